@@ -1,0 +1,9 @@
+"""The app."""
+
+from django.apps import AppConfig
+
+
+class BacklogConfig(AppConfig):
+    """Backlog."""
+
+    name = "backlog"

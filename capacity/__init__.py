@@ -1,0 +1,1 @@
+"""Slots and the facade `CapacityManager`: who holds a slot now, and who is next."""

@@ -1,0 +1,44 @@
+"""Values that pass between the slots, the facade and the runtime."""
+
+import uuid
+from dataclasses import dataclass
+
+from backlog.drafts import Queued
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A holder's right to its slot. `token` is the fence; `agent` is the agent's name."""
+
+    agent: str
+    execution_id: uuid.UUID
+    token: uuid.UUID
+    timeout_seconds: int
+    number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """A row that was claimed with a slot and must now be started."""
+
+    lease: Lease
+
+    @property
+    def execution_id(self) -> uuid.UUID:
+        """The admitted row's id."""
+        return self.lease.execution_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admitted:
+    """It holds a slot."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acquired:
+    """The outcome for the newcomer, and the admissions that the same call made (its own among them)."""
+
+    outcome: Admitted | Queued
+    admissions: tuple[Admission, ...]

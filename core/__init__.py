@@ -1,0 +1,1 @@
+"""Errors, HTTP mapping, events, Redis client, settings reader. Knows no product word."""

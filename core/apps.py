@@ -1,0 +1,9 @@
+"""The app."""
+
+from django.apps import AppConfig
+
+
+class CoreConfig(AppConfig):
+    """Core."""
+
+    name = "core"

@@ -1,0 +1,1 @@
+"""Django's SQLite backend, with its writers of one process in line."""

@@ -1,0 +1,1 @@
+"""Agents, owners, shares, sessions and keys; who may do what. Knows nothing of load."""

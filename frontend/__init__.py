@@ -1,0 +1,1 @@
+"""Pages, static files and websocket consumers. Decides nothing."""

@@ -1,0 +1,1 @@
+"""How an agent is reached: one module a kind, each a `Runtime`."""

@@ -1,0 +1,1 @@
+"""What starts, steers and ends executions; each module one kind of outcome."""

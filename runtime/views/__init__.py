@@ -1,0 +1,1 @@
+"""HTTP views that may start or stop work: parse, one call, render."""

@@ -1,0 +1,11 @@
+"""The Celery application: publishes and runs `runtime.*` tasks on a pool of threads."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
+
+app = Celery("trinity")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
