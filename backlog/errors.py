@@ -1,0 +1,20 @@
+"""Refusals of the line."""
+
+from core.errors import Busy
+
+
+class CapacityFull(Busy):
+    """Agent '{agent}' is at capacity ({limit} parallel tasks). Try again later."""
+
+    code = "at_capacity"
+    members = ("execution_id", "active_slots", "max_parallel_tasks", "queued", "max_backlog_depth")
+
+
+class BacklogFull(CapacityFull):
+    """Agent '{agent}' is at capacity ({limit} parallel tasks) and its backlog is full ({depth} queued). Try again later."""
+
+    code = "backlog_full"
+
+
+class KeyTaken(Exception):
+    """The idempotency key was inserted by another request first; its execution answers."""

@@ -1,0 +1,120 @@
+"""Reads of execution rows."""
+
+import uuid
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, F, Q, QuerySet
+from django.db.models.expressions import Exists, OuterRef, Subquery
+from django.db.models.functions import JSONObject, Left, Now
+
+from fleet.models import Agent
+
+from .drafts import Draft, IdempotencyRequest
+from .models import LINE, TERMINAL, Execution, IdempotencyKey, Status
+
+PREVIEW_CHARACTERS = 100
+
+
+def startable(agent_id: int) -> QuerySet[Execution]:
+    """The agent's rows that could start now but for a slot, first in line first."""
+    return Execution.objects.filter(agent_id=agent_id, status=Status.QUEUED, startable=True).order_by(*LINE)
+
+
+def queue_of(agent_id: int) -> QuerySet[Execution]:
+    """The agent's queued rows in line."""
+    return Execution.objects.filter(agent_id=agent_id, status=Status.QUEUED).order_by(*LINE)
+
+
+def with_head(agents: QuerySet[Agent]) -> QuerySet[Agent]:
+    """The agents, each with `head`: `{id, timeout_seconds, preview, session_id}` of its first startable row, or None."""
+    row = Execution.objects.filter(agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True).order_by(*LINE)
+    head = row.values(
+        head=JSONObject(id="id", timeout_seconds="timeout_seconds", preview=Left("message", PREVIEW_CHARACTERS), session_id="session_id")
+    )
+    return agents.annotate(head=Subquery(head[:1]))
+
+
+def agents_waiting() -> QuerySet[Agent]:
+    """Living agents with startable rows."""
+    rows = Execution.objects.filter(agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True)
+    return Agent.objects.filter(Exists(rows), deleted_at=None)
+
+
+def depths(agent_ids: list[int]) -> dict[int, int]:
+    """How many rows each agent has in line; agents with none are left out."""
+    rows = Execution.objects.filter(agent_id__in=agent_ids, status=Status.QUEUED).order_by()
+    return dict(rows.values_list("agent_id").annotate(Count("*")))
+
+
+def position_of(row: Execution) -> int | None:
+    """The row's 1-based place in its agent's line; None when it doesn't wait."""
+    return None if row.status != Status.QUEUED else ahead_of(row).count() + 1
+
+
+def ahead_of(row: Execution) -> QuerySet[Execution]:
+    """The queued rows of the same agent that come before `row`."""
+    earlier = Q(queued_at__lt=row.queued_at) | Q(queued_at=row.queued_at, id__lt=row.id)
+    same_rank = Q(front=row.front, priority=row.priority) & earlier
+    higher = Q(front=row.front, priority__gt=row.priority)
+    before = same_rank | higher if row.front else same_rank | higher | Q(front=True)
+    return Execution.objects.filter(before, agent_id=row.agent_id, status=Status.QUEUED)
+
+
+def unfinished_of_session(session_id: uuid.UUID) -> QuerySet[Execution]:
+    """The session's rows that have not ended, or whose work is not known to be over."""
+    return Execution.objects.filter(Q(status__in=(Status.QUEUED, Status.RUNNING)) | Q(slot_token__isnull=False), session_id=session_id)
+
+
+def key_record(*, agent: Agent, asked: IdempotencyRequest, newer_than: timedelta) -> IdempotencyKey | None:
+    """The caller's key for this agent with its execution, if it is still remembered."""
+    return (
+        IdempotencyKey.objects.filter(caller=asked.caller, agent=agent, key=asked.key, created_at__gt=Now() - newer_than)
+        .select_related("execution")
+        .first()
+    )
+
+
+def key_taken(*, agent: Agent, draft: Draft) -> bool:
+    """Whether the draft's idempotency key exists already."""
+    asked = draft.idempotency
+    return asked is not None and IdempotencyKey.objects.filter(caller=asked.caller, agent=agent, key=asked.key).exists()
+
+
+def waiting_longer_than(seconds: float) -> QuerySet[Execution]:
+    """Queued rows that have waited longer than `seconds` on the database's clock."""
+    return Execution.objects.filter(status=Status.QUEUED, queued_at__lt=Now() - timedelta(seconds=seconds))
+
+
+def holding() -> QuerySet[Execution]:
+    """Rows that hold a slot."""
+    return Execution.objects.filter(slot_token__isnull=False)
+
+
+def granted_not_started() -> QuerySet[Execution]:
+    """Rows that hold a slot and wait for a worker."""
+    return Execution.objects.filter(status=Status.RUNNING, started_at=None)
+
+
+def watched(execution_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID | None, datetime | None, str]]:
+    """`{id: (slot_token, cancel_requested_at, status)}` of the rows, in one query."""
+    rows = Execution.objects.filter(pk__in=execution_ids).values_list("pk", "slot_token", "cancel_requested_at", "status")
+    return {pk: (token, cancel, status) for pk, token, cancel, status in rows}
+
+
+def finished(execution_ids: list[uuid.UUID]) -> set[uuid.UUID]:
+    """Those of the executions that have ended."""
+    return set(Execution.objects.filter(pk__in=execution_ids, status__in=TERMINAL).values_list("pk", flat=True))
+
+
+def recent_run_seconds(agent_id: int, *, rows: int = 20) -> float | None:
+    """The mean run time of the agent's last runs, in seconds; None without any."""
+    recent = Execution.objects.filter(agent_id=agent_id, started_at__isnull=False, completed_at__isnull=False)
+    times = recent.order_by(F("created_at").desc(), F("id").desc()).values_list("started_at", "completed_at")[:rows]
+    seconds = [(completed - started).total_seconds() for started, completed in times]
+    return sum(seconds) / len(seconds) if seconds else None
+
+
+def head_of(agent: Agent) -> dict[str, Any] | None:
+    """`head` of an agent read through `with_head`."""
+    return agent.head  # type: ignore[attr-defined]

@@ -1,0 +1,333 @@
+"""Changes of execution rows, each one transaction or one conditional UPDATE; a lost race is an answer, no exception.
+
+Every write of a run names its `slot_token` (the fence): a late result, a second delivery or a zombie matches no row.
+"""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Case, Count, F, Q, Value, When
+from django.db.models.functions import Now
+
+from fleet.models import Agent
+
+from . import selectors
+from .drafts import Draft, Queued
+from .errors import BacklogFull, KeyTaken
+from .models import Execution, IdempotencyKey, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended; `error_code` "" is success."""
+
+    response: str | None = None
+    error_code: str = ""
+    error: str = ""
+    usage: dict[str, Any] | None = None
+
+
+# -- Into the table ----------------------------------------------------------------------------------------------------
+
+
+def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int) -> Execution | None:
+    """The row of a draft that already holds a slot.
+
+    None where another run of its session came first. Raises `KeyTaken` where its idempotency key exists already.
+    """
+    row = _row(agent=agent, draft=draft, status=Status.RUNNING)
+    row.slot_token, row.slot_number = token, number
+    row.granted_at = row.dispatched_at = Now()  # type: ignore[assignment]
+    row.dispatches = 1
+    try:
+        with transaction.atomic():
+            _save(row=row, draft=draft)
+    except IntegrityError as error:
+        if selectors.key_taken(agent=agent, draft=draft):
+            raise KeyTaken from error
+        if draft.session_id is None:
+            raise
+        return None
+    return row
+
+
+def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = False) -> Queued:
+    """Put a draft in line: depth check and insert in one transaction under the agent's row.
+
+    Raises `BacklogFull` at the depth and `KeyTaken` where its idempotency key exists already.
+    """
+    try:
+        return _enqueue(agent=agent, draft=draft, limit=limit, exceed_depth=exceed_depth)
+    except IntegrityError as error:
+        if selectors.key_taken(agent=agent, draft=draft):
+            raise KeyTaken from error
+        raise
+
+
+def _enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool) -> Queued:
+    with transaction.atomic():
+        # Of no effect on SQLite, where the transaction took the write lock at its BEGIN.
+        held = Agent.objects.select_for_update().only("max_backlog_depth").get(pk=agent.pk)
+        line = _line_seen_by(agent=agent, draft=draft)
+        if line["depth"] >= held.max_backlog_depth and not exceed_depth:
+            if selectors.key_taken(agent=agent, draft=draft):
+                raise KeyTaken
+            raise BacklogFull(
+                agent=agent.name, limit=limit, depth=line["depth"],
+                max_parallel_tasks=limit, queued=line["depth"], max_backlog_depth=held.max_backlog_depth,
+            )  # fmt: skip
+        row = _row(agent=agent, draft=draft, status=Status.QUEUED)
+        row.startable = draft.session_id is None or not selectors.unfinished_of_session(draft.session_id).exists()
+        _save(row=row, draft=draft)
+    return Queued(execution_id=row.id, position=line["ahead"] + 1)
+
+
+def _line_seen_by(*, agent: Agent, draft: Draft) -> dict[str, int]:
+    before = Q(front=True) if draft.front else Q(front=True) | Q(priority__gte=draft.priority)
+    if draft.front:
+        before &= Q(priority__gte=draft.priority)
+    queued = Execution.objects.filter(agent=agent, status=Status.QUEUED)
+    return queued.aggregate(depth=Count("*"), ahead=Count("*", filter=before))
+
+
+def _row(*, agent: Agent, draft: Draft, status: Status) -> Execution:
+    columns = {name: value for name, value in vars(draft).items() if name != "idempotency"}
+    return Execution(agent=agent, agent_name=agent.name, status=status, **columns)
+
+
+def _save(*, row: Execution, draft: Draft) -> None:
+    """Insert the row, and its idempotency key with it."""
+    row.save(force_insert=True)
+    if (asked := draft.idempotency) is not None:
+        IdempotencyKey.objects.create(
+            caller=asked.caller, agent_id=row.agent_id, key=asked.key, body_digest=asked.body_digest, execution_id=row.pk
+        )
+
+
+# -- Queued ⇄ running --------------------------------------------------------------------------------------------------
+
+
+def claim(*, execution_id: uuid.UUID, token: uuid.UUID, number: int) -> bool:
+    """Whether the queued row is now `running` under `token`; False where somebody else was first.
+
+    Inside a transaction the caller keeps a savepoint for a row of a session: another run of it raises `IntegrityError` there.
+    """
+    try:
+        return _claim(execution_id=execution_id, token=token, number=number)
+    except IntegrityError:
+        return False
+
+
+def _claim(*, execution_id: uuid.UUID, token: uuid.UUID, number: int) -> bool:
+    line = Execution.objects.filter(pk=execution_id, status=Status.QUEUED, startable=True, slot_token=None, cancel_requested_at=None)
+    return (
+        line.update(
+            status=Status.RUNNING, slot_token=token, slot_number=number or None, granted_at=Now(), dispatched_at=Now(), dispatches=1
+        )
+        == 1
+    )
+
+
+def undo_claim(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
+    """Whether the row is back in its place in line; only one that never started goes back."""
+    return (
+        Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None).update(
+            status=Status.QUEUED, slot_token=None, slot_number=None, granted_at=None, dispatched_at=None, dispatches=0
+        )
+        == 1
+    )
+
+
+def undo_all_claims() -> int:
+    """Put every row that holds a slot and has not started back in line (the gate was emptied)."""
+    return Execution.objects.filter(status=Status.RUNNING, started_at=None).update(
+        status=Status.QUEUED, slot_token=None, slot_number=None, granted_at=None, dispatched_at=None, dispatches=0
+    )
+
+
+def start(*, execution_id: uuid.UUID, token: uuid.UUID, number: int | None = None) -> bool:
+    """Whether this call is the one that starts the row's work; at most one ever is."""
+    values: dict[str, Any] = {"started_at": Now()}
+    if number:
+        values["slot_number"] = number
+    return Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None).update(**values) == 1
+
+
+# -- To the end --------------------------------------------------------------------------------------------------------
+
+
+def finish(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, session_id: uuid.UUID | None = None) -> bool:
+    """Write a run's result and give up the row's hold on its slot; False where the row isn't this run's any more.
+
+    A cancel that was asked for before decides the status, whatever the run reports.
+    """
+    if session_id is None:
+        return _finish(execution_id=execution_id, token=token, outcome=outcome)
+    with transaction.atomic():
+        return _finish_of_session(execution_id=execution_id, token=token, outcome=outcome, session_id=session_id)
+
+
+def _finish(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome) -> bool:
+    mine = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING)
+    return mine.update(slot_token=None, completed_at=Now(), **_ending(outcome)) == 1
+
+
+def _finish_of_session(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, session_id: uuid.UUID) -> bool:
+    # Enqueue decides `startable` under the agent's row; whoever ends a session's run must not slip in between.
+    Agent.objects.select_for_update(of=("self",)).filter(executions__pk=execution_id).values_list("pk").first()
+    written = _finish(execution_id=execution_id, token=token, outcome=outcome)
+    if written:
+        let_next_of_session_start(session_id)
+    return written
+
+
+def let_next_of_session_start(session_id: uuid.UUID) -> None:
+    """Make the session's first queued row startable, unless one of its rows still holds a slot."""
+    if Execution.objects.filter(session_id=session_id, slot_token__isnull=False).exists():
+        return
+    first = Execution.objects.filter(session_id=session_id, status=Status.QUEUED).order_by("queued_at", "id").values_list("pk", flat=True)
+    Execution.objects.filter(pk__in=list(first[:1]), startable=False).update(startable=True)
+
+
+def finish_and_claim_next(
+    *, agent_id: int, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, next_token: uuid.UUID, session_id: uuid.UUID | None = None
+) -> tuple[bool, Execution | None]:
+    """`finish`, and in the same transaction the claim of the agent's next startable row under `next_token`.
+
+    Returns whether the result was written, and the claimed row as it was read before the claim.
+    """
+    with transaction.atomic():
+        if session_id is None:
+            written = _finish(execution_id=execution_id, token=token, outcome=outcome)
+        else:
+            written = _finish_of_session(execution_id=execution_id, token=token, outcome=outcome, session_id=session_id)
+        return written, _claim_head(agent_id=agent_id, token=next_token) if written else None
+
+
+def _claim_head(*, agent_id: int, token: uuid.UUID) -> Execution | None:
+    lost: set[uuid.UUID] = set()
+    while (head := selectors.startable(agent_id).exclude(pk__in=lost).first()) is not None:
+        if head.session_id is None:
+            claimed = claim(execution_id=head.pk, token=token, number=0)
+        else:
+            claimed = _claim_in_savepoint(execution_id=head.pk, token=token)
+        if claimed:
+            return head
+        lost.add(head.pk)
+    return None
+
+
+def _claim_in_savepoint(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
+    try:
+        with transaction.atomic():
+            return _claim(execution_id=execution_id, token=token, number=0)
+    except IntegrityError:
+        return False
+
+
+def _ending(outcome: Outcome) -> dict[str, Any]:
+    usage = outcome.usage or {}
+    cancelled = Q(cancel_requested_at__isnull=False)
+    ended = Status.FAILED if outcome.error_code else Status.SUCCESS
+
+    def unless_cancelled(value: Any, *, instead: Any) -> Case:
+        return Case(When(cancelled, then=Value(instead)), default=Value(value))
+
+    return {
+        "status": unless_cancelled(ended, instead=Status.CANCELLED),
+        "error_code": unless_cancelled(outcome.error_code, instead="cancelled"),
+        "error": unless_cancelled(outcome.error, instead=""),
+        "response": Case(When(cancelled, then=None), default=Value(outcome.response)) if outcome.response is not None else None,
+        "input_tokens": usage.get("input_tokens"),
+        "output_tokens": usage.get("output_tokens"),
+        "cost_usd": usage.get("cost_usd"),
+    }
+
+
+def _lock_agent_of(execution_id: uuid.UUID) -> None:
+    """Enqueue decides `startable` under the agent's row; whoever ends a session's run must not slip in between."""
+    Agent.objects.select_for_update(of=("self",)).filter(executions__pk=execution_id).values_list("pk").first()
+
+
+def fail_queued(*, execution_id: uuid.UUID, error_code: str, error: str) -> bool:
+    """Whether the queued row has failed now, without having run."""
+    return _end_queued(Q(pk=execution_id), status=Status.FAILED, error_code=error_code, error=error) == 1
+
+
+def _end_queued(which: Q, **values: Any) -> int:
+    return Execution.objects.filter(which, status=Status.QUEUED).update(completed_at=Now(), **values)
+
+
+def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str) -> bool:
+    """Whether a started run whose lease ended is failed now. The row keeps its token until its work is known to be over."""
+    outcome = Outcome(error_code=error_code, error=error)
+    return (
+        Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at__isnull=False).update(
+            completed_at=Now(), **_ending(outcome)
+        )
+        == 1
+    )
+
+
+def clear_token(*, execution_id: uuid.UUID, token: uuid.UUID, session_id: uuid.UUID | None = None) -> bool:
+    """Whether a fenced row has let go of its slot now."""
+    with transaction.atomic():
+        cleared = Execution.objects.filter(pk=execution_id, slot_token=token).exclude(status=Status.RUNNING).update(slot_token=None)
+        if cleared and session_id is not None:
+            let_next_of_session_start(session_id)
+    return cleared == 1
+
+
+# -- Cancel ------------------------------------------------------------------------------------------------------------
+
+
+def cancel_queued(*, execution_id: uuid.UUID, error_code: str = "cancelled") -> bool:
+    """Whether the row was in line and is cancelled now."""
+    return _end_queued(Q(pk=execution_id), status=Status.CANCELLED, error_code=error_code, cancel_requested_at=Now()) == 1
+
+
+def cancel_granted(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str = "cancelled") -> bool:
+    """Whether the row held a slot without having started and is cancelled now; its slot is the caller's to free."""
+    return (
+        Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None).update(
+            status=Status.CANCELLED, error_code=error_code, cancel_requested_at=Now(), completed_at=Now(), slot_token=None
+        )
+        == 1
+    )
+
+
+def request_cancel(*, execution_id: uuid.UUID) -> bool:
+    """Whether the row's work has started and goes on; from now on its outcome is `cancelled`."""
+    return (
+        Execution.objects.filter(pk=execution_id, status=Status.RUNNING, started_at__isnull=False).update(
+            cancel_requested_at=Case(When(cancel_requested_at=None, then=Now()), default=F("cancel_requested_at"))
+        )
+        == 1
+    )
+
+
+# -- Housekeeping ------------------------------------------------------------------------------------------------------
+
+
+def expire(*, seconds: float) -> list[uuid.UUID]:
+    """Fail what has waited longer than `seconds`; returns the ids."""
+    waited = list(selectors.waiting_longer_than(seconds).values_list("pk", flat=True)[:500])
+    sentence = f"Waited longer than {seconds:.0f} seconds"
+    return [pk for pk in waited if fail_queued(execution_id=pk, error_code="expired", error=sentence)]
+
+
+def note_dispatched(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
+    """Record one more dispatch of a granted row; False where it has started or gone meanwhile."""
+    return (
+        Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None).update(
+            dispatched_at=Now(), dispatches=F("dispatches") + 1
+        )
+        == 1
+    )
+
+
+def note_undispatched(*, execution_ids: list[uuid.UUID]) -> None:
+    """Record that the start of these granted rows could not be published; the sweep does it again."""
+    Execution.objects.filter(pk__in=execution_ids, status=Status.RUNNING, started_at=None).update(dispatched_at=None)
