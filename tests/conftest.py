@@ -1,0 +1,182 @@
+"""The fixtures that all tests share; there is no second family of any."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import django
+import pytest
+import redis
+from django.apps import AppConfig, apps
+from django.conf import settings
+
+if settings.configured:
+    raise pytest.UsageError("Unset DJANGO_SETTINGS_MODULE: the tests configure Django themselves, with stores of their own.")
+
+from core.tether import tethered
+from tests import environment, waiting
+
+django.setup()
+
+from django.contrib.auth.models import User
+from django.db.models import DateTimeField, F
+from django.db.models.signals import post_migrate
+from rest_framework.test import APIClient
+from rest_framework_simplejwt.tokens import AccessToken
+
+from backlog.models import Execution
+from core.redis import client as redis_client
+from fleet.models import Agent, FleetSettings
+
+TIERS = ("flows", "browser", "chaos")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """xdist's workers inherit this process's environment: they must set theirs before Django is configured."""
+    if not hasattr(config, "workerinput"):
+        os.environ.pop("DJANGO_SETTINGS_MODULE")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, by its directory: flows, browser, chaos, or else fast."""
+    for item in items:
+        names = {parent.name for parent in item.path.parents}
+        item.add_marker(next((tier for tier in TIERS if tier in names), "fast"))
+
+
+# -- Stores ----------------------------------------------------------------------------------------------------------
+def _put_fleet_row_back(sender: AppConfig, **_: Any) -> None:
+    FleetSettings.objects.get_or_create(id=1)
+
+
+# A test with real transactions empties every table behind itself, the one row that the migrations made included.
+post_migrate.connect(_put_fleet_row_back, sender=apps.get_app_config("fleet"))
+
+
+@pytest.fixture(scope="session")
+def store_server() -> Iterator[str]:
+    """This process's slot store, running; its address."""
+    if environment.STORE is None:
+        yield os.environ["REDIS_URL"]
+        return
+    log = (environment.DATA_DIR / "valkey.log").open("wb")
+    process = subprocess.Popen(tethered(environment.STORE.argv()), stdout=log, stderr=log)
+    waiting.until(lambda: process.poll() is not None or _answers(environment.STORE.url))
+    assert process.poll() is None, (environment.DATA_DIR / "valkey.log").read_text()
+    yield environment.STORE.url
+    process.terminate()
+    process.wait()
+    log.close()
+
+
+def _answers(url: str) -> bool:
+    with redis.Redis.from_url(url) as connection:
+        try:
+            return bool(connection.ping())
+        except redis.RedisError:
+            return False
+
+
+@pytest.fixture
+def valkey(store_server: str) -> Iterator[redis.Redis]:
+    """The slot store, empty: a real server of this test process."""
+    client = redis_client()
+    client.flushdb()
+    yield client
+    client.flushdb()
+
+
+# -- People and agents -----------------------------------------------------------------------------------------------
+@pytest.fixture
+def owner(db: None) -> User:
+    """A person who owns `agent`."""
+    return User.objects.create_user("olga", password="olga-password")
+
+
+@pytest.fixture
+def stranger(db: None) -> User:
+    """A person with no right on any agent."""
+    return User.objects.create_user("sten", password="sten-password")
+
+
+@pytest.fixture
+def superuser(db: None) -> User:
+    """A person who may everything."""
+    return User.objects.create_superuser("root", password="root-password")
+
+
+@pytest.fixture
+def make_agent(owner: User) -> Callable[..., Agent]:
+    """Makes agents: `make_agent(limit=, depth=, runtime=, owner=, name=, **columns)`; `runtime` as in the API."""
+    numbers = count(1)
+
+    def make(
+        *,
+        limit: int = 3,
+        depth: int = 50,
+        runtime: dict[str, Any] | None = None,
+        owner: User = owner,
+        name: str | None = None,
+        **columns: Any,
+    ) -> Agent:
+        kind = {"kind": "command", "argv": ["cat"]} | (runtime or {})
+        return Agent.objects.create(
+            name=name or f"agent-{next(numbers)}",
+            owner=owner,
+            max_parallel_tasks=limit,
+            max_backlog_depth=depth,
+            runtime_kind=kind["kind"],
+            runtime={key: value for key, value in (runtime or kind).items() if key != "kind"},
+            **columns,
+        )
+
+    return make
+
+
+@pytest.fixture
+def agent(make_agent: Callable[..., Agent]) -> Agent:
+    """An agent with three slots that answers with the message it was sent."""
+    return make_agent(limit=3)
+
+
+@pytest.fixture
+def api(db: None, valkey: redis.Redis) -> Callable[[User | str | None], APIClient]:
+    """Makes API clients: `api(user)` with a token of theirs, `api("trinity_…")` with a key, `api(None)` with neither."""
+
+    def make(principal: User | str | None) -> APIClient:
+        client = APIClient(raise_request_exception=False)
+        bearer = principal if principal is None or isinstance(principal, str) else str(AccessToken.for_user(principal))
+        if bearer is not None:
+            client.credentials(HTTP_AUTHORIZATION=f"Bearer {bearer}")
+        return client
+
+    return make
+
+
+# -- Time ------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def until(record_property: Callable[[str, object], None]) -> Callable[..., Any]:
+    """`until(predicate, seconds=10)`: waits for a truthy value and returns it; the wait is recorded."""
+
+    def wait(predicate: Callable[[], Any], seconds: float = waiting.SECONDS) -> Any:
+        started = waiting.now()
+        value = waiting.until(predicate, seconds)
+        record_property("lag_seconds", round(waiting.now() - started, 3))
+        return value
+
+    return wait
+
+
+@pytest.fixture
+def age_row() -> Callable[[Execution, float], Execution]:
+    """`age_row(execution, seconds)`: the row as it would stand after `seconds` more; returns it fresh."""
+
+    def age(execution: Execution, seconds: float) -> Execution:
+        moments = [f.name for f in Execution._meta.concrete_fields if isinstance(f, DateTimeField)]
+        Execution.objects.filter(id=execution.id).update(**{name: F(name) - timedelta(seconds=seconds) for name in moments})
+        return Execution.objects.get(id=execution.id)
+
+    return age
