@@ -1,0 +1,81 @@
+"""What an admission has to know of an agent, read in one query at the moment it is needed."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
+
+from backlog import selectors as backlog
+from fleet.models import Agent, FleetSettings
+
+#: The ceiling if its row were missing: never "unlimited".
+_NO_CEILING = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The first startable row of a line."""
+
+    id: uuid.UUID
+    timeout_seconds: int
+    preview: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The limits in force and the head of the line.
+
+    `limit` is the effective one, min(stored, ceiling), never below 0; `fleet_limit` None means no cap.
+    """
+
+    agent: Agent
+    limit: int
+    ceiling: int
+    fleet_limit: int | None
+    fleet_on_full: str
+    paused: bool
+    head: Head | None
+
+
+def gated(agents: QuerySet[Agent]) -> QuerySet[Agent]:
+    """The agents with all that `gate_of` reads, in the same query."""
+    fleet = FleetSettings.objects.filter(pk=1)
+    return backlog.with_head(agents).annotate(
+        ceiling=Coalesce(Subquery(fleet.values("max_parallel_tasks_ceiling")), Value(_NO_CEILING)),
+        fleet_limit=Subquery(fleet.values("max_concurrent_tasks")),
+        fleet_on_full=Subquery(fleet.values("on_full")),
+        fleet_paused=Coalesce(Subquery(fleet.values("paused")), Value(True)),
+    )
+
+
+def gate_of(agent: Agent) -> Gate:
+    """The gate of an agent that was read through `gated`."""
+    read: Any = agent
+    return Gate(
+        agent=agent,
+        limit=max(0, min(agent.max_parallel_tasks, read.ceiling)),
+        ceiling=read.ceiling,
+        fleet_limit=read.fleet_limit,
+        fleet_on_full=read.fleet_on_full or "queue",
+        paused=agent.paused or read.fleet_paused,
+        head=_head(read.head),
+    )
+
+
+def look(agent_id: int) -> Gate | None:
+    """The living agent's gate now; None when it was deleted."""
+    agent = gated(Agent.objects.filter(pk=agent_id, deleted_at=None)).first()
+    return gate_of(agent) if agent else None
+
+
+def _head(read: dict[str, Any] | None) -> Head | None:
+    return None if read is None else Head(id=uuid.UUID(str(read["id"])), timeout_seconds=read["timeout_seconds"], preview=read["preview"])
+
+
+def fleet_settings() -> FleetSettings:
+    """The fleet-wide settings."""
+    return FleetSettings.objects.get(pk=1)
+
+

@@ -1,0 +1,290 @@
+"""The only door to the slots.
+
+`CapacityManager` joins the rows (backlog, below) and the gate (slots, beside): whatever may free a place or add a waiter
+ends in `drain`, and what it admitted is returned, never called back. The caller starts it.
+
+Take: slot, then row. Give: row, then slot. A token made here fences both; a step that fails midway leaves a slot whose
+token no row carries, or a row whose slot is gone, and repair knows both.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import structlog
+from django.db.models.functions import Now
+
+from backlog import selectors as rows
+from backlog import services as backlog
+from backlog.drafts import Draft, Overflow, Queued
+from backlog.models import Execution
+from core.conf import conf
+from core.ids import new_token
+from fleet.models import Agent
+
+from . import slots
+from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SlotsUnavailable
+from .gate import Gate, Head, gate_of, look
+from .leases import Acquired, Admission, Admitted, Lease
+from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+#: How long a caller waits for a rebuild that somebody else carries out.
+REBUILD_PATIENCE_SECONDS = 2.0
+#: Rows written to the gate per call while it is rebuilt.
+REBUILD_CHUNK = 500
+REBUILD_PAUSE_SECONDS = 0.05
+
+
+class Reject:
+    """Overflow policy: whoever finds no slot is refused."""
+
+    def __call__(self, *, agent: Agent, draft: Draft, full: Exception) -> Queued:
+        """Raise the refusal."""
+        raise full
+
+
+class CapacityManager:
+    """The facade. It keeps nothing between calls; any number of processes use it at once."""
+
+    # -- Take ----------------------------------------------------------------------------------------------------------
+
+    def acquire(self, *, agent: Agent, draft: Draft, overflow: Overflow) -> Acquired:
+        """Give `draft` a slot and a row, or let `overflow` decide.
+
+        `agent` was read through `gate.gated` by this request. Raises what `overflow` raises, `KeyTaken`, and
+        `SlotsUnavailable`.
+        """
+        gate = gate_of(agent)
+        refusal = self._refusal_before_asking(gate=gate, draft=draft)
+        if refusal is None:
+            lease, refusal = self._take(gate=gate, draft=draft)
+            if lease is not None and self._insert(gate=gate, draft=draft, lease=lease):
+                return Acquired(outcome=Admitted(lease=lease), admissions=(Admission(lease=lease),))
+        queued = overflow(agent=agent, draft=draft, full=refusal or AtCapacity.of(gate))
+        slots.step_version([agent.name])
+        return Acquired(outcome=queued, admissions=self.drain(agent.pk))
+
+    def _refusal_before_asking(self, *, gate: Gate, draft: Draft) -> Exception | None:
+        """No barging: with a startable row in line nobody new takes a slot directly, even if one is free."""
+        if gate.paused:
+            return AgentPaused(agent=gate.agent.name)
+        if gate.head is not None:
+            return AtCapacity.of(gate)
+        if draft.session_id is not None and rows.unfinished_of_session(draft.session_id).exists():
+            return AtCapacity.of(gate)
+        return None
+
+    def _take(self, *, gate: Gate, draft: Draft) -> tuple[Lease | None, Exception | None]:
+        lease = Lease(agent=gate.agent.name, execution_id=draft.id, token=new_token(), timeout_seconds=draft.timeout_seconds)
+        taken = self._slot_for(gate=gate, lease=lease, preview=preview(draft.message))
+        if taken.outcome in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
+            return _numbered(lease, taken.number), None
+        if taken.outcome == TakeOutcome.FULL_FLEET:
+            return None, FleetAtCapacity(limit=gate.fleet_limit, running=gate.fleet_limit, max_concurrent_tasks=gate.fleet_limit)
+        return None, AtCapacity.of(gate)
+
+    def _slot_for(self, *, gate: Gate, lease: Lease, preview: str) -> slots.Taken:
+        return self._asked(
+            lambda: slots.acquire(lease=lease, limit=gate.limit, fleet_limit=gate.fleet_limit, preview=preview),
+            rebuilding=lambda taken: taken.outcome == TakeOutcome.REBUILDING,
+        )
+
+    def _insert(self, *, gate: Gate, draft: Draft, lease: Lease) -> bool:
+        """Whether the row that holds the slot exists now; the slot is given back on every other path."""
+        row: Execution | None = None
+        try:
+            row = backlog.insert_running(agent=gate.agent, draft=draft, token=lease.token, number=lease.number)
+        finally:
+            if row is None:
+                self._give_back(lease)
+        return row is not None
+
+    # -- Give ----------------------------------------------------------------------------------------------------------
+
+    def release(self, *, agent_id: int, lease: Lease) -> tuple[Admission, ...]:
+        """Free the lease's slot and fill it from the line; a late, double or foreign release frees nothing."""
+        freed = self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
+        return self.drain(agent_id) if freed == ReleaseOutcome.RELEASED else ()
+
+    def handover(self, *, gate: Gate, done: Lease, following: Lease, preview: str) -> Lease | None:
+        """Move a slot from an ended run to the row claimed for it, with its first lease: nobody sees the slot free.
+
+        Returns the following lease with its number, or None where the claim must be undone. Both tokens are released then.
+        """
+        try:
+            handed = slots.handover(
+                done=done, following=following, limit=gate.limit, fleet_limit=gate.fleet_limit, paused=gate.paused,
+                started=True, lease_seconds=conf.lease_seconds, preview=preview,
+            )  # fmt: skip
+        except SlotsUnavailable:
+            # Perhaps it was done and the answer lost: neither token may hold a slot when the claim is undone.
+            log.warning("slots.handover_unknown", agent=done.agent, execution_id=str(following.execution_id))
+            return None
+        if handed.outcome == HandoverOutcome.GRANTED:
+            return _numbered(following, handed.number)
+        return None
+
+    def undo_claim(self, *, agent_id: int, done: Lease, following: Lease) -> tuple[Admission, ...]:
+        """Put a claimed row back in its place, free both tokens' slots, and fill what is free."""
+        backlog.undo_claim(execution_id=following.execution_id, token=following.token)
+        for lease in (done, following):
+            self._give_back(lease)
+        return self.drain(agent_id)
+
+    def withdraw(self, *, agent_id: int, lease: Lease | None) -> tuple[Admission, ...]:
+        """After a row was cancelled or failed: free its slot if it had one, and let the line move up."""
+        if lease is not None:
+            self._give_back(lease)
+        self.touch_agent(agent_id)
+        return self.drain(agent_id)
+
+    def resize(self, *, agent_id: int) -> tuple[Admission, ...]:
+        """After a limit changed (or a pause ended): show it and fill what it opened."""
+        self.touch_agent(agent_id)
+        return self.drain(agent_id)
+
+    def resize_fleet(self) -> tuple[Admission, ...]:
+        """After the ceiling or the cap changed: show it on every agent and fill what it opened."""
+        slots.step_version(list(Agent.objects.filter(deleted_at=None).values_list("name", flat=True)))
+        return self.drain_all()
+
+    def touch_agent(self, agent_id: int) -> None:
+        """Step the agent's version, so that screens read it again."""
+        slots.step_version(list(Agent.objects.filter(pk=agent_id, deleted_at=None).values_list("name", flat=True)))
+
+    # -- Drain ---------------------------------------------------------------------------------------------------------
+
+    def drain(self, agent_id: int) -> tuple[Admission, ...]:
+        """Give free slots to the agent's startable rows, first in line first, until there is no slot or no row."""
+        admitted: list[Admission] = []
+        busy: set[uuid.UUID] = set()
+        while (gate := look(agent_id)) is not None and not gate.paused:
+            head = gate.head if gate.head is None or gate.head.id not in busy else _head_past(agent_id, busy)
+            if head is None:
+                break
+            lease, goes_on = self._admit(gate=gate, head=head, busy=busy)
+            if lease is not None:
+                admitted.append(Admission(lease=lease))
+            if not goes_on:
+                break
+        if admitted:
+            slots.step_version([admitted[0].lease.agent])
+        return tuple(admitted)
+
+    def _admit(self, *, gate: Gate, head: Head, busy: set[uuid.UUID]) -> tuple[Lease | None, bool]:
+        """The head's lease if it was admitted, and whether to look for another row."""
+        lease = Lease(agent=gate.agent.name, execution_id=head.id, token=new_token(), timeout_seconds=head.timeout_seconds)
+        taken = self._slot_for(gate=gate, lease=lease, preview=head.preview)
+        if taken.outcome == TakeOutcome.BUSY:
+            busy.add(head.id)
+            return None, True
+        if taken.outcome not in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
+            return None, False
+        claimed = False
+        try:
+            claimed = backlog.claim(execution_id=head.id, token=lease.token, number=taken.number)
+        finally:
+            if not claimed:
+                self._give_back(lease)
+        return (_numbered(lease, taken.number), True) if claimed else (None, True)
+
+    def drain_all(self) -> tuple[Admission, ...]:
+        """Drain every agent that has startable rows and, as far as the gate knows, a free slot."""
+        waiting = list(rows.agents_waiting().values_list("pk", "name", "max_parallel_tasks"))
+        counts = slots.states([name for _, name, _ in waiting])
+        admissions: list[Admission] = []
+        for pk, name, stored in waiting:
+            if counts[name].active < stored:
+                admissions += self.drain(pk)
+        return tuple(admissions)
+
+    # -- Leases --------------------------------------------------------------------------------------------------------
+
+    def renew(self, leases: Sequence[Lease]) -> list[slots.RenewOutcome]:
+        """Renew leases; the first renewal of one starts it. `REBUILDING`: carry on and ask again."""
+        return slots.renew(leases=leases, lease_seconds=conf.lease_seconds)
+
+    def reclaim_stale(self) -> list[slots.LostHolder]:
+        """Mark the leases that ended and return every lost holder; frees nothing."""
+        reclaimed = slots.reclaim(lease_seconds=conf.lease_seconds)
+        return reclaimed.lost
+
+    def _give_back(self, lease: Lease) -> None:
+        """Release without a drain; when the gate can't be asked, repair finds the slot by its token."""
+        try:
+            slots.release(lease=lease)
+        except SlotsUnavailable:
+            log.warning("slots.release_failed", agent=lease.agent, execution_id=str(lease.execution_id))
+
+    # -- Rebuild -------------------------------------------------------------------------------------------------------
+
+    def rebuild(self) -> tuple[Admission, ...]:
+        """Fill an emptied gate from the rows, then every line; nothing where the gate is whole or somebody else is at it."""
+        return self.drain_all() if self.refill() else ()
+
+    def refill(self) -> bool:
+        """Whether this call has filled the emptied gate from the rows.
+
+        Rows that never started go back in line, every other row with a token gets its slot back. Any number may try at
+        once: one nonce wins, and only its holder opens the gate.
+        """
+        nonce = uuid.uuid4()
+        if not slots.rebuild_begin(nonce=nonce):
+            return False
+        requeued = backlog.undo_all_claims()
+        held = list(held_rows())
+        for start in range(0, len(held), REBUILD_CHUNK):
+            if not slots.rebuild_write(nonce=nonce, holders=held[start : start + REBUILD_CHUNK], lease_seconds=conf.lease_seconds):
+                return False
+        if not slots.rebuild_open(nonce=nonce):
+            return False
+        log.warning("slots.rebuilt", holders=len(held), requeued=requeued)
+        slots.step_version(list(Agent.objects.filter(deleted_at=None).values_list("name", flat=True)))
+        return True
+
+    def _asked(self, ask: Callable[[], T], *, rebuilding: Callable[[T], bool]) -> T:
+        """The gate's answer. While it is empty: fill it, or wait a little for whoever does, then ask again.
+
+        The lines that a refill opens are drained by the sweep: an admission made here could not be returned.
+        """
+        patience = time.monotonic() + REBUILD_PATIENCE_SECONDS
+        while rebuilding(answer := ask()):
+            if not self.refill():
+                time.sleep(REBUILD_PAUSE_SECONDS)
+            if time.monotonic() > patience:
+                raise SlotsUnavailable
+        return answer
+
+
+def held_rows() -> Iterator[slots.Held]:
+    """Every row that holds a slot, as the gate needs it; ages are on the database's clock."""
+    rows_held = rows.holding().filter(started_at__isnull=False).annotate(now=Now())
+    for row in rows_held.values("id", "agent_name", "slot_token", "slot_number", "timeout_seconds", "message", "started_at", "now").iterator():
+        age = (row["now"] - row["started_at"]).total_seconds()
+        yield slots.Held(
+            lease=Lease(
+                agent=row["agent_name"], execution_id=row["id"], token=row["slot_token"],
+                timeout_seconds=row["timeout_seconds"], number=row["slot_number"] or 0,
+            ),
+            age_seconds=age,
+            remaining_seconds=max(0.0, row["timeout_seconds"] + slots.HARD_LIMIT_MARGIN_SECONDS - age),
+            preview=preview(row["message"]),
+        )  # fmt: skip
+
+
+def _head_past(agent_id: int, busy: set[uuid.UUID]) -> Head | None:
+    row = rows.startable(agent_id).exclude(pk__in=busy).only("id", "timeout_seconds", "message").first()
+    return None if row is None else Head(id=row.pk, timeout_seconds=row.timeout_seconds, preview=preview(row.message))
+
+
+def _numbered(lease: Lease, number: int) -> Lease:
+    return Lease(agent=lease.agent, execution_id=lease.execution_id, token=lease.token, timeout_seconds=lease.timeout_seconds, number=number)
+
+
+def preview(message: str) -> str:
+    """What a screen shows of a message."""
+    return message[: rows.PREVIEW_CHARACTERS]

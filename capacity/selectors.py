@@ -1,0 +1,121 @@
+"""Reads of load: the meters of many agents, one agent's capacity."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+from django.db.models import Subquery
+
+from backlog import selectors as backlog
+from backlog.errors import CapacityFull
+from fleet.models import DEFAULT_MAX_PARALLEL_TASKS, Agent, FleetSettings
+
+from . import slots
+from .errors import FleetAtCapacity
+from .gate import Gate
+
+LONGEST_RETRY_AFTER_SECONDS = 300
+#: Run time assumed for an agent that has no finished run yet.
+_FIRST_GUESS_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meter:
+    """One agent's load. `active` is None while the slot store can't be asked: unknown, not idle."""
+
+    max: int
+    active: int | None
+    queued: int
+    paused: bool
+    version: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The value on the wire."""
+        return {"max": self.max, "active": self.active, "queued": self.queued, "paused": self.paused, "version": self.version}
+
+
+def meters(agents: Iterable[Agent]) -> dict[str, Meter]:
+    """`{name: Meter}` of the agents, by two queries and one round trip; raises `SlotsUnavailable`.
+
+    Versions and slots are read before rows and limits: a value may be newer than its version says, never older.
+    """
+    named = {agent.name: agent for agent in agents}
+    counts = slots.states(list(named))
+    fleet = FleetSettings.objects.filter(pk=1)
+    fresh = Agent.objects.filter(pk__in=[agent.pk for agent in named.values()]).annotate(
+        ceiling=Subquery(fleet.values("max_parallel_tasks_ceiling")), fleet_paused=Subquery(fleet.values("paused"))
+    )
+    queued = backlog.depths([agent.pk for agent in named.values()])
+    return {
+        row["name"]: Meter(
+            max=min(row["max_parallel_tasks"], row["ceiling"]),
+            active=counts[row["name"]].active,
+            queued=queued.get(row["pk"], 0),
+            paused=row["paused"] or row["fleet_paused"],
+            version=counts[row["name"]].version,
+        )
+        for row in fresh.values("pk", "name", "max_parallel_tasks", "paused", "ceiling", "fleet_paused")
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotView:
+    """One taken slot as the API shows it."""
+
+    slot_number: int
+    execution_id: str
+    started_at: datetime
+    message_preview: str
+    duration_seconds: int
+
+
+def slots_of(name: str, *, now: datetime) -> list[SlotView]:
+    """The agent's taken slots by number; raises `SlotsUnavailable`."""
+    return sorted(
+        (
+            SlotView(
+                slot_number=holder.number,
+                execution_id=str(holder.execution_id),
+                started_at=holder.taken_at,
+                message_preview=holder.message_preview,
+                duration_seconds=max(0, int((now - holder.taken_at).total_seconds())),
+            )
+            for holder in slots.state(name).holders
+        ),
+        key=lambda view: view.slot_number,
+    )
+
+
+def measured(refusal: CapacityFull, gate: Gate) -> CapacityFull:
+    """The refusal with what a caller needs to try again: the load now, and an estimate of when a place frees."""
+    queued = backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0)
+    if isinstance(refusal, FleetAtCapacity):
+        refusal.data["running"] = slots.fleet_count()
+    else:
+        refusal.data |= {"active_slots": slots.states([gate.agent.name])[gate.agent.name].active, "queued": queued}
+    refusal.retry_after = retry_after(gate, queued=queued)
+    return refusal
+
+
+def retry_after(gate: Gate, *, queued: int) -> int:
+    """Whole seconds, 1..300: how long the line before a newcomer takes at the agent's recent run times, up to 20 % more."""
+    run = backlog.recent_run_seconds(gate.agent.pk)
+    seconds = (_FIRST_GUESS_SECONDS if run is None else run) * (queued + 1) / max(1, gate.limit)
+    jittered = seconds * (1 + 0.2 * random.random())  # noqa: S311 - spreads callers, guards nothing
+    return min(LONGEST_RETRY_AFTER_SECONDS, max(1, ceil(jittered)))
+
+
+def limited_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_paused: bool, fleet_count: int) -> str:
+    """The first of `paused, fleet, ceiling, override, owner, default` that sets the agent's limit now."""
+    if agent.paused or fleet_paused:
+        return "paused"
+    if fleet_limit is not None and fleet_count >= fleet_limit:
+        return "fleet"
+    if ceiling < agent.max_parallel_tasks:
+        return "ceiling"
+    if agent.override_until is not None:
+        return "override"
+    return "default" if agent.max_parallel_tasks == DEFAULT_MAX_PARALLEL_TASKS and agent.changed_at is None else "owner"
