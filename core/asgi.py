@@ -135,9 +135,7 @@ class Bridge:
         """Run the request; a response that is not streamed is complete and closed on return."""
         started: list[tuple[int, RawHeaders]] = []
 
-        def start_response(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None
-        ) -> None:
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
             started[:] = [
                 (
                     int(status.split(" ", 1)[0]),
@@ -174,44 +172,32 @@ class Bridge:
                     "headers": response.headers,
                 }
             )
-            while not gone.done() and (
-                piece := await self._threads.query(_next_piece, pieces)
-            ):
-                await send(
-                    {"type": "http.response.body", "body": piece, "more_body": True}
-                )
+            while not gone.done() and (piece := await self._threads.query(_next_piece, pieces)):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             gone.cancel()
             await self._threads.run(_close, response.pieces)
 
-    async def _answer_later(
-        self, hold: Hold, kept: RawHeaders, receive: Receive, send: Send
-    ) -> None:
+    async def _answer_later(self, hold: Hold, kept: RawHeaders, receive: Receive, send: Send) -> None:
         finished = self._waiters.join(hold.key)
         gone = asyncio.ensure_future(_hung_up(receive))
         ends: set[asyncio.Future[Any]] = {finished, gone}
         try:
-            await asyncio.wait(
-                ends, timeout=hold.seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(ends, timeout=hold.seconds, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 return
             timed_out = not (finished.done() and finished.result())
         finally:
             self._waiters.leave(hold.key, finished)
             gone.cancel()
-        await _send_answer(
-            await self._threads.query(hold.render, timed_out=timed_out), kept, send
-        )
+        await _send_answer(await self._threads.query(hold.render, timed_out=timed_out), kept, send)
 
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """The request's body; None when the client hung up before its end; `TooLarge` without reading what is too much."""
     limit = conf.max_body_bytes
-    length = next(
-        (value for name, value in scope["headers"] if name == b"content-length"), b""
-    )
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     if length.isdigit() and int(length) > limit:
         raise TooLarge
     chunks, size = [], 0
@@ -237,11 +223,7 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
     """The WSGI environ of an ASGI request whose body was read."""
     prefix = scope.get("root_path", "")
     # The undecoded path: what isn't UTF-8 must reach Django as it was sent.
-    path = (
-        unquote_to_bytes(scope["raw_path"])
-        if scope.get("raw_path")
-        else scope["path"].encode()
-    )
+    path = unquote_to_bytes(scope["raw_path"]) if scope.get("raw_path") else scope["path"].encode()
     client, server = (
         scope.get("client") or ("", 0),
         scope.get("server") or ("localhost", 80),
@@ -277,9 +259,7 @@ def _header_variables(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         key = name if name in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{name}"
         value = raw_value.decode("latin-1")
         joint = "; " if key == "HTTP_COOKIE" else ","
-        variables[key] = (
-            f"{variables[key]}{joint}{value}" if key in variables else value
-        )
+        variables[key] = f"{variables[key]}{joint}{value}" if key in variables else value
     return variables
 
 
@@ -301,24 +281,14 @@ def _close(result: Any) -> None:
 async def _send_answer(answer: Answer, kept: RawHeaders, send: Send) -> None:
     own = {name.lower(): value for name, value in answer.headers.items()}
     replaced = {"content-length", "content-type", *own}
-    headers = [
-        (name, value)
-        for name, value in kept
-        if name.decode("latin-1").lower() not in replaced
-    ]
-    headers += [
-        (_latin(name), _latin(value))
-        for name, value in own.items()
-        if name != "content-length"
-    ]
+    headers = [(name, value) for name, value in kept if name.decode("latin-1").lower() not in replaced]
+    headers += [(_latin(name), _latin(value)) for name, value in own.items() if name != "content-length"]
     if answer.status not in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
         headers.append((b"content-length", str(len(answer.body)).encode()))
     await _send_whole(answer.status, headers, answer.body, send)
 
 
-async def _send_whole(
-    status: int, headers: RawHeaders, body: bytes, send: Send
-) -> None:
+async def _send_whole(status: int, headers: RawHeaders, body: bytes, send: Send) -> None:
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -35,9 +35,7 @@ class Event:
 
 def wire(event: Event) -> dict[str, Any]:
     """The event as JSON carries it: `type` and its fields; identifiers and times are text."""
-    return {"type": event.type} | {
-        field.name: _plain(getattr(event, field.name)) for field in fields(event)
-    }
+    return {"type": event.type} | {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
 
 
 def publish(event: Event) -> None:

@@ -14,9 +14,7 @@ from .redis import RedisError, client
 from .urls import both
 
 #: Given by the event loop itself: a process whose threads all wait for a slow database is alive.
-LIVE: Final = {
-    "/livez": Answer.json(200, {"status": "ok"}, headers={"Cache-Control": "no-store"})
-}
+LIVE: Final = {"/livez": Answer.json(200, {"status": "ok"}, headers={"Cache-Control": "no-store"})}
 
 
 @require_safe

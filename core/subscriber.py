@@ -34,9 +34,7 @@ class Subscriber:
     ) -> None:
         """`handlers` by channel; they and `on_return` are called on the event loop and must not block."""
         self._url = url
-        self._handlers = {
-            channel.encode(): handler for channel, handler in handlers.items()
-        }
+        self._handlers = {channel.encode(): handler for channel, handler in handlers.items()}
         self._on_return = on_return
         self.listening = False
 
@@ -90,9 +88,5 @@ class Subscriber:
                 self.listening = True
                 log.info("subscriber.listening")
                 self._on_return()
-        elif (
-            message["type"] == "message"
-            and isinstance(message["channel"], bytes)
-            and isinstance(message["data"], bytes)
-        ):
+        elif message["type"] == "message" and isinstance(message["channel"], bytes) and isinstance(message["data"], bytes):
             self._handlers[message["channel"]](message["data"])

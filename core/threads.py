@@ -18,17 +18,11 @@ class Threads:
     def __init__(self, *, size: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix=name)
 
-    async def run(
-        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`function`'s result, as it is: for work that looks after its database connection itself."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, partial(function, *args, **kwargs)
-        )
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
 
-    async def query(
-        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def query(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`function`'s result; its database connection is looked after as Django does around a request."""
         return await self.run(_tidily, partial(function, *args, **kwargs))
 

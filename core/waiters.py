@@ -27,9 +27,7 @@ KEYS_PER_QUERY = 500
 class Waiters:
     """The futures of held calls by key. Everything but `finished` runs on the event loop."""
 
-    def __init__(
-        self, *, threads: Threads, finished: Callable[[set[str]], set[str]]
-    ) -> None:
+    def __init__(self, *, threads: Threads, finished: Callable[[set[str]], set[str]]) -> None:
         """`finished` is a query: which of these keys are finished."""
         self._threads = threads
         self._finished = finished
@@ -68,9 +66,7 @@ class Waiters:
         now = time.monotonic()
         self._recent[key] = now
         self._recent.move_to_end(key)
-        while (
-            self._recent and next(iter(self._recent.values())) < now - REMEMBER_SECONDS
-        ):
+        while self._recent and next(iter(self._recent.values())) < now - REMEMBER_SECONDS:
             self._recent.popitem(last=False)
         self._settle(key, True)
 
@@ -88,16 +84,10 @@ class Waiters:
 
     async def look(self, keys: set[str] | None = None) -> None:
         """Ask once, for `keys` or all that are held."""
-        wanted = [
-            key
-            for key in (self._waiting if keys is None else keys)
-            if key in self._waiting
-        ]
+        wanted = [key for key in (self._waiting if keys is None else keys) if key in self._waiting]
         for start in range(0, len(wanted), KEYS_PER_QUERY):
             try:
-                finished = await self._threads.query(
-                    self._finished, set(wanted[start : start + KEYS_PER_QUERY])
-                )
+                finished = await self._threads.query(self._finished, set(wanted[start : start + KEYS_PER_QUERY]))
             except DatabaseError:
                 log.warning("waiters.query_failed", exc_info=True)
                 return
