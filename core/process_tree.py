@@ -53,7 +53,7 @@ class _Child:
     def spawn(self) -> None:
         self.started_at = time.monotonic()
         self.due_at: float | None = None
-        self.process = subprocess.Popen(  # noqa: S603 - no shell, and the command lines are our own
+        self.process = subprocess.Popen(
             tethered(self.program.argv),
             env=dict(self.program.env),
             stdin=subprocess.DEVNULL,

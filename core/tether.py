@@ -31,7 +31,7 @@ def _become(starter: int, argv: list[str]) -> None:
 
 
 def _watch(starter: int, argv: list[str]) -> int:
-    child = subprocess.Popen(argv)  # noqa: S603 - as above
+    child = subprocess.Popen(argv)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: child.send_signal(received))
     while True:
