@@ -5,6 +5,7 @@ kind into a status and a body.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -24,10 +25,16 @@ class TrinityError(Exception):
         if "code" not in cls.__dict__:
             cls.code = _snake(cls.__name__)
 
-    def __init__(self, detail: str | None = None, *, retry_after: int | None = None, **data: Any) -> None:
-        """`detail` replaces the class's sentence; `retry_after` is in whole seconds; `data` fills the sentence."""
+    def __init__(
+        self, detail: str | None = None, *, retry_after: int | None = None, headers: Mapping[str, str] | None = None, **data: Any
+    ) -> None:
+        """`detail` replaces the class's sentence; `retry_after` is in whole seconds; `data` fills the sentence.
+
+        `headers` go out with the answer (`Location`, `Allow`).
+        """
         self.data = data
         self.retry_after = retry_after
+        self.headers = dict(headers or {})
         self.detail = detail if detail is not None else (type(self).__doc__ or "").strip().format(**data)
         super().__init__(self.detail)
 
@@ -42,6 +49,8 @@ class Invalid(TrinityError):
 
 class Unauthenticated(TrinityError):
     """Authentication credentials were not provided."""
+
+    code = "not_authenticated"
 
 
 class Forbidden(TrinityError):
@@ -82,3 +91,44 @@ class Unavailable(TrinityError):
 
 class TimedOut(TrinityError):
     """The wait ran out"""
+
+
+class InvalidBody(Invalid):
+    """The request body must be a JSON object"""
+
+
+class InvalidFields(Invalid):
+    """The request is not valid"""
+
+    members = ("errors",)
+
+    def __init__(self, errors: list[dict[str, str]]) -> None:
+        """`errors`: at least one `{pointer, code, detail}`; the first gives the sentence and the code."""
+        super().__init__(errors[0]["detail"], errors=errors)
+        self.code = errors[0]["code"]  # type: ignore[misc]  # of this one error, not of the class
+
+    @classmethod
+    def of(cls, field: str, detail: str, *, code: str = "invalid") -> "InvalidFields":
+        """The error of one field."""
+        return cls([{"pointer": f"/{field}", "code": code, "detail": detail}])
+
+
+class InvalidToken(Unauthenticated):
+    """Invalid token."""
+
+
+class BodyTooLarge(TooLarge):
+    """The request body must be at most {limit} bytes"""
+
+
+class Throttled(Busy):
+    """Too many requests. Try again in {seconds} seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` until the next request may come; told in whole ones, at least one."""
+        whole = max(1, -int(-seconds // 1))
+        super().__init__(seconds=whole, retry_after=whole)
+
+
+class SlotsUnavailable(Unavailable):
+    """Slot store unavailable"""

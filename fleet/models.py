@@ -57,7 +57,9 @@ class Agent(models.Model):
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["name"], condition=Q(deleted_at__isnull=True), name="agent_name_unique_among_living"),
-            models.CheckConstraint(condition=Q(max_parallel_tasks__gte=1, max_parallel_tasks__lte=MAX_CEILING), name="agent_limit_in_range"),
+            models.CheckConstraint(
+                condition=Q(max_parallel_tasks__gte=1, max_parallel_tasks__lte=MAX_CEILING), name="agent_limit_in_range"
+            ),
             models.CheckConstraint(condition=Q(max_backlog_depth__lte=MAX_BACKLOG_DEPTH), name="agent_depth_in_range"),
         ]
 
@@ -157,7 +159,9 @@ class FleetSettings(models.Model):
             models.CheckConstraint(
                 condition=Q(max_parallel_tasks_ceiling__gte=1, max_parallel_tasks_ceiling__lte=MAX_CEILING), name="fleet_ceiling_in_range"
             ),
-            models.CheckConstraint(condition=Q(max_concurrent_tasks__isnull=True) | Q(max_concurrent_tasks__gte=1), name="fleet_cap_in_range"),
+            models.CheckConstraint(
+                condition=Q(max_concurrent_tasks__isnull=True) | Q(max_concurrent_tasks__gte=1), name="fleet_cap_in_range"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,0 +1,119 @@
+"""Who may do what: the one module that says, for REST, MCP, the admin and sockets.
+
+| | their own agent | shared with them | others |
+|---|---|---|---|
+| person | every verb | read, submit | none |
+| superuser | every verb | every verb | every verb |
+| agent key | read, submit: its own agent and all that its owner reaches | | none |
+| system key | read, submit | read, submit | read, submit |
+"""
+
+import re
+from enum import StrEnum
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from .errors import AccessDenied, AgentNotFound, CapacityOwnerRequired, OwnerRequired, PersonRequired, SuperuserRequired
+from .models import Agent, Share
+from .principals import Principal, PrincipalKind
+
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class Verb(StrEnum):
+    """What is to be done to an agent."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    #: Its capacity settings.
+    CHANGE = "change"
+    #: Anything else that is its owner's.
+    OWN = "own"
+
+
+_PERSONAL = {Verb.CHANGE: CapacityOwnerRequired, Verb.OWN: OwnerRequired}
+
+
+def may(principal: Principal, verb: str, agent: Agent) -> bool:
+    """Whether `principal` may. One query where the agent is somebody else's and didn't come from `agent_for`."""
+    if Verb(verb) in _PERSONAL:
+        return principal.is_person and _owns(principal, agent)
+    return principal.kind is PrincipalKind.SYSTEM or principal.agent_id == agent.pk or _owns(principal, agent) or _shares(principal, agent)
+
+
+def require(principal: Principal, verb: str, agent: Agent) -> None:
+    """Raise `PersonRequired`, `AccessDenied` or `OwnerRequired`, the first that applies, unless `principal` may."""
+    require_person_for(principal, verb)
+    if may(principal, verb, agent):
+        return
+    raise _PERSONAL[Verb(verb)]() if may(principal, Verb.READ, agent) and Verb(verb) in _PERSONAL else AccessDenied()
+
+
+def require_person_for(principal: Principal, verb: str) -> None:
+    """Raise `PersonRequired` where `verb` needs a person; asked before the agent is looked up, so that keys learn nothing."""
+    if Verb(verb) in _PERSONAL:
+        require_person(principal)
+
+
+def require_person(principal: Principal) -> None:
+    """Raise `PersonRequired` unless a person asks."""
+    if not principal.is_person:
+        raise PersonRequired
+
+
+def require_superuser(principal: Principal) -> None:
+    """Raise `PersonRequired` or `SuperuserRequired` unless a superuser asks, in person."""
+    require_person(principal)
+    if not principal.is_superuser:
+        raise SuperuserRequired
+
+
+def agent_for(*, principal: Principal, name: str, verb: str, queryset: QuerySet[Agent] | None = None) -> Agent:
+    """The living agent `name`, by one query, once `principal` may `verb` it.
+
+    `queryset` brings a caller's own annotations or lock. Raises `PersonRequired`, then `AgentNotFound`, then `AccessDenied`,
+    then `OwnerRequired`.
+    """
+    require_person_for(principal, verb)
+    agent = _named(name, with_shares(Agent.objects.all() if queryset is None else queryset, principal))
+    if agent is None:
+        raise AgentNotFound
+    require(principal, verb, agent)
+    return agent
+
+
+def with_shares(queryset: QuerySet[Agent], principal: Principal) -> QuerySet[Agent]:
+    """`queryset`, each row knowing whether it is shared with `principal`'s user, so that `may` needn't ask."""
+    shared = Exists(Share.objects.filter(agent=OuterRef("pk"), user=principal.user.pk))
+    return queryset.annotate(**{_share_mark(principal): shared})
+
+
+def may_cancel(principal: Principal, agent: Agent, *, submitted_by_id: int | None, submitted_key_id: int | None) -> bool:
+    """Whether `principal` may cancel an execution: its agent's owner, or who submitted it.
+
+    A person's executions are those of every credential of theirs, a key's only its own.
+    """
+    if may(principal, Verb.OWN, agent):
+        return True
+    if principal.is_person:
+        return submitted_by_id == principal.user.pk
+    return principal.key is not None and submitted_key_id == principal.key.pk
+
+
+def _named(name: str, queryset: QuerySet[Agent]) -> Agent | None:
+    # What can't be a name isn't asked for: PostgreSQL refuses text with a NUL.
+    return queryset.filter(name=name, deleted_at=None).first() if NAME.fullmatch(name) else None
+
+
+def _owns(principal: Principal, agent: Agent) -> bool:
+    # An agent key reaches what its owner reaches, though it may do less there.
+    return principal.user.is_superuser or agent.owner_id == principal.user.pk
+
+
+def _shares(principal: Principal, agent: Agent) -> bool:
+    known = getattr(agent, _share_mark(principal), None)
+    return Share.objects.filter(agent=agent, user=principal.user).exists() if known is None else known
+
+
+def _share_mark(principal: Principal) -> str:
+    return f"shared_with_{principal.user.pk}"
