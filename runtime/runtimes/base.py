@@ -28,6 +28,7 @@ class Stop:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
+        self._extended: list[Callable[[float], None]] = []
         self.reason: StopReason | None = None
         self.deadline = float("inf")
 
@@ -53,6 +54,21 @@ class Stop:
     def lease_holds(self) -> bool:
         """Whether the lease is known to hold still."""
         return time.monotonic() < self.deadline
+
+    def extend(self, deadline: float) -> None:
+        """Move the deadline, and tell whoever passes it on: the keeper's call after each renewal."""
+        with self._lock:
+            self.deadline = deadline
+            listeners = list(self._extended)
+        for listener in listeners:
+            listener(deadline)
+
+    def on_extend(self, listener: Callable[[float], None]) -> None:
+        """Call `listener` (quick, never blocking) with every new deadline, and at once with the present one."""
+        with self._lock:
+            self._extended.append(listener)
+            deadline = self.deadline
+        listener(deadline)
 
     def on_set(self, listener: Callable[[], None]) -> None:
         """Call `listener` (quick, from the keeper's thread) when it is set; at once if it is already."""
