@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from django.db.models import Exists, OuterRef, QuerySet
 
-from .errors import AccessDenied, AgentNotFound, CapacityOwnerRequired, OwnerRequired, PersonRequired, SuperuserRequired
+from .errors import AccessDenied, AgentNotFound, CapacityOwnerRequired, OwnerRequired, PersonRequired
 from .models import Agent, Share
 from .principals import Principal, PrincipalKind
 
@@ -62,10 +62,10 @@ def require_person(principal: Principal) -> None:
 
 
 def require_superuser(principal: Principal) -> None:
-    """Raise `PersonRequired` or `SuperuserRequired` unless a superuser asks, in person."""
+    """Raise `PersonRequired` or `AccessDenied` unless a superuser asks, in person."""
     require_person(principal)
     if not principal.is_superuser:
-        raise SuperuserRequired
+        raise AccessDenied
 
 
 def agent_for(*, principal: Principal, name: str, verb: str, queryset: QuerySet[Agent] | None = None) -> Agent:

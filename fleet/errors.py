@@ -25,10 +25,6 @@ class CapacityOwnerRequired(OwnerRequired):
     code = OwnerRequired.code
 
 
-class SuperuserRequired(Forbidden):
-    """Only superusers can do this"""
-
-
 class CsrfFailed(Forbidden):
     """CSRF check failed"""
 
@@ -51,3 +47,5 @@ class PreconditionFailed(Precondition):
 
 class UnusableKey(Invalid):
     """This key can't be made"""
+
+    code = "invalid"

@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from datetime import timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -31,15 +31,17 @@ def prefix_of(key: str) -> str:
     return key[:_VISIBLE_CHARACTERS]
 
 
-def usable_key(key: str) -> ApiKey | None:
-    """The row of a key that works now, with its owner and agent; None if it is unknown, revoked, expired or its people are gone."""
-    digest = digest_of(key)
-    row = (
-        ApiKey.objects.select_related("owner", "agent")
-        .filter(Q(expires_at=None) | Q(expires_at__gt=Now()), Q(agent=None) | Q(agent__deleted_at=None))
-        .filter(digest=digest, revoked_at=None, owner__is_active=True)
-        .first()
+def usable_keys() -> QuerySet[ApiKey]:
+    """The keys that work now, with their owners and agents: not revoked, not expired, their people and agents still there."""
+    return ApiKey.objects.select_related("owner", "agent").filter(
+        Q(expires_at=None) | Q(expires_at__gt=Now()), Q(agent=None) | Q(agent__deleted_at=None), revoked_at=None, owner__is_active=True
     )
+
+
+def usable_key(key: str) -> ApiKey | None:
+    """The row of a key that works now; None if it is unknown, revoked, expired or its people are gone."""
+    digest = digest_of(key)
+    row = usable_keys().filter(digest=digest).first()
     return row if row is not None and constant_time_compare(row.digest, digest) else None
 
 

@@ -25,10 +25,10 @@ from django.contrib.auth.models import User
 from django.db.models import DateTimeField, F
 from django.db.models.signals import post_migrate
 from rest_framework.test import APIClient
-from rest_framework_simplejwt.tokens import AccessToken
 
 from backlog.models import Execution
 from core.redis import client as redis_client
+from fleet import tokens
 from fleet.models import Agent, FleetSettings
 
 TIERS = ("flows", "browser", "chaos")
@@ -148,7 +148,7 @@ def api(db: None, valkey: redis.Redis) -> Callable[[User | str | None], APIClien
 
     def make(principal: User | str | None) -> APIClient:
         client = APIClient(raise_request_exception=False)
-        bearer = principal if principal is None or isinstance(principal, str) else str(AccessToken.for_user(principal))
+        bearer = principal if principal is None or isinstance(principal, str) else tokens.issue(principal).access
         if bearer is not None:
             client.credentials(HTTP_AUTHORIZATION=f"Bearer {bearer}")
         return client

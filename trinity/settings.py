@@ -1,6 +1,7 @@
 """Django's settings, from the environment; `docs/settings.md` explains each variable."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import django
@@ -169,6 +170,11 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "COERCE_DECIMAL_TO_STRING": False,
+}
+SIMPLE_JWT = {
+    "ACCESS_TOKEN_LIFETIME": timedelta(minutes=15),
+    "REFRESH_TOKEN_LIFETIME": timedelta(days=1),
+    "UPDATE_LAST_LOGIN": False,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Trinity",
