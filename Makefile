@@ -41,7 +41,7 @@ test-fast: $(INSTALLED) ## Run the tests that need one process only
 	@$(MAKE) --no-print-directory test-tier TIER=fast
 
 .PHONY: test-long
-test-long: export TRINITY_TEST_LONG := 1
+test-long: export TEST_LONG := 1
 test-long: test ## Run all tests in their long forms
 
 .PHONY: test-tier
@@ -64,8 +64,3 @@ check: $(INSTALLED) ## Check format, lint, types, imports, migrations and settin
 format: $(INSTALLED) ## Rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-.PHONY: bench
-bench: $(INSTALLED) ## Measure against floors and peers; results in benchmarks/RESULTS.md
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	$(BIN)/python -m benchmarks

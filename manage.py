@@ -1,11 +1,25 @@
 #!/usr/bin/env python
 """Django's command line, with Trinity's settings."""
 
+import argparse
 import os
 import sys
+from pathlib import Path
 
 from django.core.management import execute_from_command_line
 
+
+def settle_data_dir(argv: list[str]) -> None:
+    """Put `--data-dir` into the environment before the settings are read: reading them makes files there."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--data-dir")
+    wanted = parser.parse_known_args(argv)[0].data_dir
+    if wanted:
+        os.environ["TRINITY_DATA_DIR"] = str(Path(wanted).expanduser().absolute())
+
+
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
+    if sys.argv[1:2] == ["up"]:
+        settle_data_dir(sys.argv[2:])
     execute_from_command_line(sys.argv)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, TextIO, cast
@@ -23,6 +24,8 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 #: One that ran this long is taken to be well again.
 WELL_SECONDS = 10.0
 MAX_LOG_BYTES = 10 * 1024 * 1024
+#: A line without an end must not grow in our memory.
+MAX_LINE_BYTES = 65_536
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -32,20 +35,52 @@ class Ended(BaseException):
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to keep running. `last` ones are ended after all others."""
+    """What to run. `last` ones are ended after all others; what a `private` one says goes to its starter alone."""
 
     name: str
     argv: list[str]
     env: Mapping[str, str]
     last: bool = False
+    private: bool = False
+
+
+class _Log:
+    """One program's output, line by line: to a file of bounded size and, with the program's name, to the terminal."""
+
+    def __init__(self, *, path: Path | None, show: Callable[[str], None]) -> None:
+        self._path = path
+        self._show = show
+        self._rest = b""
+        self._file = path.open("ab") if path else None
+
+    def write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._show(line.decode(errors="replace").rstrip("\r"))
+        if self._file and self._path:
+            self._file.write(b"".join(line + b"\n" for line in lines))
+            self._file.flush()
+            if self._file.tell() > MAX_LOG_BYTES:
+                self._file.close()
+                self._path.replace(self._path.with_suffix(".log.1"))
+                self._file = self._path.open("ab")
+
+    def close(self) -> None:
+        if self._rest:
+            self.write(b"\n")
+        if self._file:
+            self._file.close()
 
 
 class _Child:
     """A program and its process of the moment."""
 
-    def __init__(self, *, program: Program, log: "_Log", once: bool) -> None:
+    def __init__(self, *, program: Program, log: _Log, said: list[str], once: bool) -> None:
         self.program = program
         self.log = log
+        self.said = said
         self.once = once
         self.pause = FIRST_PAUSE_SECONDS
         self.spawn()
@@ -72,37 +107,6 @@ class _Child:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-
-
-class _Log:
-    """One program's output: whole lines to a file of bounded size and, with its name before them, to the terminal."""
-
-    def __init__(self, *, path: Path, show: Callable[[str], None]) -> None:
-        self._path = path
-        self._show = show
-        self._rest = b""
-        self._file: BinaryIO = path.open("ab")
-
-    def write(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > 65_536:  # a line without an end must not grow here
-            lines, self._rest = [*lines, self._rest], b""
-        for line in lines:
-            self._file.write(line + b"\n")
-            self._show(line.decode(errors="replace").rstrip("\r"))
-        self._file.flush()
-        if self._file.tell() > MAX_LOG_BYTES:
-            self._turn_over()
-
-    def _turn_over(self) -> None:
-        self._file.close()
-        self._path.replace(self._path.with_suffix(".log.1"))
-        self._file = self._path.open("ab")
-
-    def close(self) -> None:
-        if self._rest:
-            self.write(b"\n")
-        self._file.close()
 
 
 class ProcessTree:
@@ -138,13 +142,13 @@ class ProcessTree:
         """Start `program` and keep it running from now on."""
         self._adopt(program, once=False)
 
-    def run_once(self, program: Program) -> int:
-        """Run `program` to its end beside the others; its exit code."""
+    def run_once(self, program: Program) -> tuple[int, list[str]]:
+        """Run `program` to its end beside the others; its exit code and what it said."""
         child = self._adopt(program, once=True)
         while child.running:
             self.turn(seconds=0.1)
         self._drain(child)
-        return child.process.returncode
+        return child.process.returncode, child.said
 
     def run_until(self, condition: Callable[[], bool], *, seconds: float) -> bool:
         """Keep all running until `condition` holds; False if it still doesn't after `seconds`."""
@@ -178,8 +182,12 @@ class ProcessTree:
 
     # -- One child ---------------------------------------------------------------------------------------------------
     def _adopt(self, program: Program, *, once: bool) -> _Child:
-        log = _Log(path=self._log_dir / f"{program.name}.log", show=lambda line: self.say(line, name=program.name))
-        child = _Child(program=program, log=log, once=once)
+        said: list[str] = []
+        log = _Log(
+            path=None if program.private else self._log_dir / f"{program.name}.log",
+            show=said.append if program.private else partial(self.say, name=program.name),
+        )
+        child = _Child(program=program, log=log, said=said, once=once)
         self._children.append(child)
         self._listen_to(child)
         return child

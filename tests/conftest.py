@@ -10,7 +10,6 @@ from typing import Any
 import django
 import pytest
 import redis
-from django.apps import AppConfig, apps
 from django.conf import settings
 
 if settings.configured:
@@ -23,13 +22,12 @@ django.setup()
 
 from django.contrib.auth.models import User
 from django.db.models import DateTimeField, F
-from django.db.models.signals import post_migrate
 from rest_framework.test import APIClient
 
 from backlog.models import Execution
 from core.redis import client as redis_client
 from fleet import tokens
-from fleet.models import Agent, FleetSettings
+from fleet.models import Agent
 
 TIERS = ("flows", "browser", "chaos")
 
@@ -48,14 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # -- Stores ----------------------------------------------------------------------------------------------------------
-def _put_fleet_row_back(sender: AppConfig, **_: Any) -> None:
-    FleetSettings.objects.get_or_create(id=1)
-
-
-# A test with real transactions empties every table behind itself, the one row that the migrations made included.
-post_migrate.connect(_put_fleet_row_back, sender=apps.get_app_config("fleet"))
-
-
 @pytest.fixture(scope="session")
 def store_server() -> Iterator[str]:
     """This process's slot store, running; its address."""

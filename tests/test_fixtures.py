@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from backlog.models import Execution, Status
-from fleet.models import Agent, FleetSettings
+from fleet.models import Agent
 from tests import environment
 
 
@@ -19,12 +19,6 @@ def test_the_tests_never_see_the_users_stores(valkey: redis.Redis) -> None:
     assert settings.DATA_DIR == environment.DATA_DIR
     assert settings.REDIS_URL == os.environ["REDIS_URL"]
     assert valkey.keys("*") == []
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("_again", [1, 2])
-def test_the_fleet_row_outlives_a_test_with_real_transactions(_again: int) -> None:
-    assert FleetSettings.objects.count() == 1
 
 
 def test_an_agent_has_the_limits_it_was_made_with(make_agent: Callable[..., Agent]) -> None:

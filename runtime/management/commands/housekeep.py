@@ -1,0 +1,18 @@
+"""`manage.py housekeep`: one pass of sweep and reconciler."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runtime import housekeeping
+
+
+class Command(BaseCommand):
+    """Runs one pass of housekeeping in this process."""
+
+    help = "Run one pass of housekeeping: sweep, then reconcile."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run it."""
+        housekeeping.run_once()
+        self.stdout.write("done")
