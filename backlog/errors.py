@@ -1,5 +1,7 @@
 """Refusals of the line."""
 
+from typing import ClassVar
+
 from core.errors import Busy
 
 
@@ -7,7 +9,7 @@ class CapacityFull(Busy):
     """Agent '{agent}' is at capacity ({limit} parallel tasks). Try again later."""
 
     code = "at_capacity"
-    members = ("execution_id", "active_slots", "max_parallel_tasks", "queued", "max_backlog_depth")
+    members: ClassVar[tuple[str, ...]] = ("execution_id", "active_slots", "max_parallel_tasks", "queued", "max_backlog_depth")
 
 
 class BacklogFull(CapacityFull):

@@ -8,7 +8,7 @@ from django.db.models import Count, F, Q, QuerySet
 from django.db.models.expressions import Exists, OuterRef, Subquery
 from django.db.models.functions import JSONObject, Left, Now
 
-from fleet.models import Agent
+from fleet.models import Agent, FleetSettings
 
 from .drafts import Draft, IdempotencyRequest
 from .models import LINE, TERMINAL, Execution, IdempotencyKey, Status
@@ -66,13 +66,10 @@ def unfinished_of_session(session_id: uuid.UUID) -> QuerySet[Execution]:
     return Execution.objects.filter(Q(status__in=(Status.QUEUED, Status.RUNNING)) | Q(slot_token__isnull=False), session_id=session_id)
 
 
-def key_record(*, agent: Agent, asked: IdempotencyRequest, newer_than: timedelta) -> IdempotencyKey | None:
-    """The caller's key for this agent with its execution, if it is still remembered."""
-    return (
-        IdempotencyKey.objects.filter(caller=asked.caller, agent=agent, key=asked.key, created_at__gt=Now() - newer_than)
-        .select_related("execution")
-        .first()
-    )
+def key_record(*, agent: Agent, asked: IdempotencyRequest) -> IdempotencyKey | None:
+    """The caller's key for this agent with its execution."""
+    mine = IdempotencyKey.objects.filter(caller=asked.caller, agent=agent, key=asked.key)
+    return mine.annotate(age=Now() - F("created_at")).select_related("execution").first()
 
 
 def key_taken(*, agent: Agent, draft: Draft) -> bool:
@@ -111,10 +108,22 @@ def recent_run_seconds(agent_id: int, *, rows: int = 20) -> float | None:
     """The mean run time of the agent's last runs, in seconds; None without any."""
     recent = Execution.objects.filter(agent_id=agent_id, started_at__isnull=False, completed_at__isnull=False)
     times = recent.order_by(F("created_at").desc(), F("id").desc()).values_list("started_at", "completed_at")[:rows]
-    seconds = [(completed - started).total_seconds() for started, completed in times]
+    seconds = [(completed - started).total_seconds() for started, completed in times if started and completed]
     return sum(seconds) / len(seconds) if seconds else None
 
 
 def head_of(agent: Agent) -> dict[str, Any] | None:
     """`head` of an agent read through `with_head`."""
     return agent.head  # type: ignore[attr-defined]
+
+
+def tokens_of(execution_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID | None, str]]:
+    """`{id: (slot_token, status)}` of the rows that exist."""
+    rows = Execution.objects.filter(pk__in=execution_ids).values_list("pk", "slot_token", "status")
+    return {pk: (token, status) for pk, token, status in rows}
+
+
+def database_now() -> datetime:
+    """The database's clock."""
+    now: datetime = FleetSettings.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=1)
+    return now

@@ -5,6 +5,7 @@ Every write of a run names its `slot_token` (the fence): a late result, a second
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -39,7 +40,7 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
     """
     row = _row(agent=agent, draft=draft, status=Status.RUNNING)
     row.slot_token, row.slot_number = token, number
-    row.granted_at = row.dispatched_at = Now()  # type: ignore[assignment]
+    row.granted_at = row.dispatched_at = Now()
     row.dispatches = 1
     try:
         with transaction.atomic():
@@ -192,7 +193,13 @@ def let_next_of_session_start(session_id: uuid.UUID) -> None:
 
 
 def finish_and_claim_next(
-    *, agent_id: int, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, next_token: uuid.UUID, session_id: uuid.UUID | None = None
+    *,
+    agent_id: int,
+    execution_id: uuid.UUID,
+    token: uuid.UUID,
+    outcome: Outcome,
+    next_token: uuid.UUID,
+    session_id: uuid.UUID | None = None,
 ) -> tuple[bool, Execution | None]:
     """`finish`, and in the same transaction the claim of the agent's next startable row under `next_token`.
 
@@ -316,6 +323,15 @@ def expire(*, seconds: float) -> list[uuid.UUID]:
     waited = list(selectors.waiting_longer_than(seconds).values_list("pk", flat=True)[:500])
     sentence = f"Waited longer than {seconds:.0f} seconds"
     return [pk for pk in waited if fail_queued(execution_id=pk, error_code="expired", error=sentence)]
+
+
+def forget_key(record: IdempotencyKey, *, older_than: timedelta) -> bool:
+    """Whether the key was too old to count; its row is gone then."""
+    age: timedelta = record.age  # type: ignore[attr-defined]
+    if age < older_than:
+        return False
+    IdempotencyKey.objects.filter(pk=record.pk).delete()
+    return True
 
 
 def note_dispatched(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:

@@ -1,6 +1,6 @@
 """Refusals of the gate."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from backlog.errors import CapacityFull
 from core.errors import Unavailable
@@ -29,7 +29,7 @@ class AtCapacity(CapacityFull):
 class FleetAtCapacity(CapacityFull):
     """{limit} tasks already running, try again shortly"""
 
-    members = ("execution_id", "running", "max_concurrent_tasks")
+    members: ClassVar[tuple[str, ...]] = ("execution_id", "running", "max_concurrent_tasks")
 
 
 class SessionBusy(CapacityFull):

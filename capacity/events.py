@@ -1,26 +1,8 @@
-"""What has happened to slots and lines."""
+"""What has happened to limits. Changes of slots and lines are told by the scripts' own hints."""
 
-import uuid
 from dataclasses import dataclass
 
 from core.events import Event
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotAcquired(Event):
-    """An execution holds a slot."""
-
-    agent: str
-    execution_id: uuid.UUID
-    slot_number: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotReleased(Event):
-    """An execution's slot is free again."""
-
-    agent: str
-    execution_id: uuid.UUID
 
 
 @dataclass(frozen=True, kw_only=True)

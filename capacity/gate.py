@@ -77,5 +77,3 @@ def _head(read: dict[str, Any] | None) -> Head | None:
 def fleet_settings() -> FleetSettings:
     """The fleet-wide settings."""
     return FleetSettings.objects.get(pk=1)
-
-

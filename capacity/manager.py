@@ -10,10 +10,11 @@ token no row carries, or a row whose slot is gone, and repair knows both.
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
-from django.db.models.functions import Now
+from django.db.models.functions import Left, Now
 
 from backlog import selectors as rows
 from backlog import services as backlog
@@ -142,6 +143,16 @@ class CapacityManager:
         self.touch_agent(agent_id)
         return self.drain(agent_id)
 
+    def free(self, *, lease: Lease, agent_id: int | None) -> tuple[Admission, ...]:
+        """Free a slot that repair found, and fill it where its agent is known."""
+        self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
+        known = agent_id or Agent.objects.filter(name=lease.agent, deleted_at=None).values_list("pk", flat=True).first()
+        return () if known is None else self.drain(known)
+
+    def holders(self) -> list[slots.FleetHolder]:
+        """Every holder of the fleet; raises `SlotsUnavailable` while the gate must be rebuilt."""
+        return slots.holders_of_fleet()
+
     def resize(self, *, agent_id: int) -> tuple[Admission, ...]:
         """After a limit changed (or a pause ended): show it and fill what it opened."""
         self.touch_agent(agent_id)
@@ -262,17 +273,21 @@ class CapacityManager:
 
 def held_rows() -> Iterator[slots.Held]:
     """Every row that holds a slot, as the gate needs it; ages are on the database's clock."""
-    rows_held = rows.holding().filter(started_at__isnull=False).annotate(now=Now())
-    for row in rows_held.values("id", "agent_name", "slot_token", "slot_number", "timeout_seconds", "message", "started_at", "now").iterator():
-        age = (row["now"] - row["started_at"]).total_seconds()
+    started = rows.holding().filter(started_at__isnull=False).annotate(now=Now(), preview=Left("message", rows.PREVIEW_CHARACTERS))
+    columns = ("id", "agent_name", "slot_token", "slot_number", "timeout_seconds", "preview", "started_at", "now")
+    for row in started.values(*columns).iterator():
+        started_at, token = row["started_at"], row["slot_token"]
+        if started_at is None or token is None:
+            continue
+        age = (row["now"] - started_at).total_seconds()
         yield slots.Held(
             lease=Lease(
-                agent=row["agent_name"], execution_id=row["id"], token=row["slot_token"],
+                agent=row["agent_name"], execution_id=row["id"], token=token,
                 timeout_seconds=row["timeout_seconds"], number=row["slot_number"] or 0,
             ),
             age_seconds=age,
             remaining_seconds=max(0.0, row["timeout_seconds"] + slots.HARD_LIMIT_MARGIN_SECONDS - age),
-            preview=preview(row["message"]),
+            preview=row["preview"],
         )  # fmt: skip
 
 
@@ -282,7 +297,7 @@ def _head_past(agent_id: int, busy: set[uuid.UUID]) -> Head | None:
 
 
 def _numbered(lease: Lease, number: int) -> Lease:
-    return Lease(agent=lease.agent, execution_id=lease.execution_id, token=lease.token, timeout_seconds=lease.timeout_seconds, number=number)
+    return replace(lease, number=number)
 
 
 def preview(message: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.fernet import Fernet
 from django.conf import settings
@@ -14,7 +14,13 @@ def _cipher(key: str) -> Fernet:
     return Fernet(key.encode())
 
 
-class EncryptedJSONField(models.TextField):
+if TYPE_CHECKING:
+    _Base = models.TextField[Any, Any]
+else:
+    _Base = models.TextField
+
+
+class EncryptedJSONField(_Base):
     """A JSON value, encrypted with `settings.ENCRYPTION_KEY` on its way to the database."""
 
     def from_db_value(self, value: str | None, _expression: Any, _connection: Any) -> Any:

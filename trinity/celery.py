@@ -9,3 +9,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
 app = Celery("trinity")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+# Loaded by its name when a worker starts: by then Django is set up.
+app.steps["worker"].add("runtime.worker:HousekeepingStep")

@@ -1,0 +1,87 @@
+"""Housekeeping: the sweep and the reconciler, on a thread of every worker process.
+
+One process at a time does it, by a lock that only saves work: two at once do no harm. It never runs in the pool that
+long runs can fill.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+from django.core.cache import cache
+from django.db import DatabaseError, close_old_connections
+
+from capacity.errors import SlotsUnavailable
+from capacity.manager import CapacityManager
+from core.conf import conf
+from core.redis import RedisError
+
+from . import dispatch
+from .services import repair
+
+log = structlog.get_logger(__name__)
+manager = CapacityManager()
+
+LOCK = "housekeeping"
+#: Outlives a pass by far less than a lease, so that a dead housekeeper is soon replaced.
+LOCK_SECONDS = 10
+
+
+def sweep() -> None:
+    """Fill an emptied gate, start what can start, and publish what was granted but not heard of."""
+    dispatch.start(manager.rebuild())
+    repair.expire_waiting()
+    dispatch.start(manager.drain_all())
+    repair.dispatch_again()
+
+
+def reconcile() -> None:
+    """Compare rows and slots, in both directions."""
+    repair.repair_lost()
+    repair.repair_rows_without_slot()
+    repair.repair_slots_without_row()
+
+
+def run_once() -> None:
+    """One whole pass, whoever holds the lock."""
+    sweep()
+    reconcile()
+
+
+class Housekeeper(threading.Thread):
+    """Runs both passes at their intervals until told to end."""
+
+    def __init__(self) -> None:
+        super().__init__(name="housekeeping", daemon=True)
+        self._ending = threading.Event()
+        self._owner = f"{os.uname().nodename}:{os.getpid()}"
+
+    def run(self) -> None:
+        """At once at boot, then every `sweep_seconds` and `reconcile_seconds`."""
+        reconcile_at = 0.0
+        while not self._ending.is_set():
+            began = time.monotonic()
+            if self._attempt(sweep) and began >= reconcile_at and self._attempt(reconcile):
+                reconcile_at = began + conf.reconcile_seconds
+            self._ending.wait(max(0.05, conf.sweep_seconds - (time.monotonic() - began)))
+
+    def end(self) -> None:
+        """Ask it to end after the pass under way."""
+        self._ending.set()
+
+    def _attempt(self, work: Callable[[], None]) -> bool:
+        """Whether the pass was made, by this process or the one that holds the lock. A store that is away is no end of it."""
+        try:
+            if cache.add(LOCK, self._owner, LOCK_SECONDS):
+                try:
+                    work()
+                finally:
+                    cache.delete(LOCK)
+            return True
+        except (DatabaseError, SlotsUnavailable, RedisError) as error:
+            log.warning("housekeeping.failed", work=work.__name__, error=str(error))
+            return False
+        finally:
+            close_old_connections()

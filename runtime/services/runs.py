@@ -1,0 +1,260 @@
+"""A run from its first renewal to its result, and on to the next in line.
+
+Start: first renewal, then the row, then the work. Give: row, then slot. In place, the one exception: the thread that ends
+a run writes its result and claims the next row in one transaction, moves the slot by one handover, and carries that row
+itself. A message or a thread that finds anything else than it expects drops it: the row's token is the fence.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+
+from backlog import services as backlog
+from backlog.models import Execution, Status
+from backlog.services import Outcome
+from capacity.errors import SlotsUnavailable
+from capacity.gate import Gate, look
+from capacity.leases import Admission, Lease
+from capacity.manager import CapacityManager, preview
+from capacity.slots import RenewOutcome
+from core import events
+from core.db import hand_back, storable
+from core.ids import new_token
+from fleet.models import Agent
+
+from .. import dispatch
+from ..events import ExecutionFinished, ExecutionStarted
+from ..runtimes import runtime_for
+from ..runtimes.base import Result, Run, Stop
+from ..shutdown import leaving
+from .event_log import EventLog
+from .keeper import keeper
+from .usage import recorded
+
+log = structlog.get_logger(__name__)
+manager = CapacityManager()
+T = TypeVar("T")
+
+#: A thread hands itself this many runs, then lets the queue's other messages have it.
+MOST_IN_A_ROW = 50
+#: How long a start waits for a gate that is being rebuilt or can't be reached, before the sweep tries again.
+START_PATIENCE_SECONDS = 5.0
+LONGEST_WRITE_PAUSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A run whose row says `started`: its work may begin. `renewed_at` is the monotonic time before its lease's renewal."""
+
+    lease: Lease
+    row: Execution
+    agent: Agent
+    renewed_at: float
+
+
+def run_execution(*, execution_id: uuid.UUID, token: uuid.UUID) -> None:
+    """Carry an admitted execution, and after it the next ones in line, until there is none or enough."""
+    begun = begin_run(execution_id=execution_id, token=token)
+    carried = 0
+    while begun is not None:
+        carried += 1
+        current = begun
+        try:
+            begun = end_run(current, perform(current), in_place=carried < MOST_IN_A_ROW and not leaving.is_set())
+        except BaseException:
+            # A lease that this thread no longer serves must be left to lapse, or its slot would never be free again.
+            keeper.unwatch(current.lease)
+            raise
+
+
+# -- Start -------------------------------------------------------------------------------------------------------------
+
+
+def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
+    """Start the granted row that carries `token`; None where there is nothing (or nothing any more) to start."""
+    granted = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None)
+    row = granted.select_related("agent").first()
+    if row is None:
+        return None
+    lease = _lease_of(row)
+    renewed_at = time.monotonic()
+    match _first_renewal(lease):
+        case None:
+            backlog.note_undispatched(execution_ids=[execution_id])
+        case RenewOutcome.OK if backlog.start(execution_id=execution_id, token=token):
+            events.publish(ExecutionStarted(execution_id=execution_id, agent=lease.agent))
+            return Begun(lease=lease, row=row, agent=row.agent, renewed_at=renewed_at)
+        case RenewOutcome.REFUSED if backlog.undo_claim(execution_id=execution_id, token=token):
+            dispatch.start(_admissions(lambda: manager.withdraw(agent_id=row.agent_id, lease=lease)))
+    return None
+
+
+def _lease_of(row: Execution) -> Lease:
+    assert row.slot_token is not None  # noqa: S101 - selected by it
+    return Lease(
+        agent=row.agent_name, execution_id=row.pk, token=row.slot_token, timeout_seconds=row.timeout_seconds, number=row.slot_number or 0
+    )
+
+
+def _first_renewal(lease: Lease) -> RenewOutcome | None:
+    """The gate's answer; None when it stays out of reach."""
+    give_up_at = time.monotonic() + START_PATIENCE_SECONDS
+    while True:
+        try:
+            outcome = manager.renew([lease])[0]
+            if outcome != RenewOutcome.REBUILDING:
+                return outcome
+            manager.refill()
+        except SlotsUnavailable:
+            log.info("execution.start_waits", execution_id=str(lease.execution_id))
+        if time.monotonic() > give_up_at:
+            return None
+        leaving.wait(0.2)
+
+
+# -- Work --------------------------------------------------------------------------------------------------------------
+
+
+def perform(begun: Begun) -> Result:
+    """The agent's result. The keeper holds the lease from here until the slot is given back."""
+    stop, event_log = Stop(), EventLog(begun.row.pk)
+    keeper.watch(lease=begun.lease, stop=stop, flush=event_log.flush, renewed_at=begun.renewed_at)
+    hand_back()
+    with structlog.contextvars.bound_contextvars(execution_id=str(begun.row.pk), agent=begun.lease.agent):
+        try:
+            result = runtime_for(begun.agent.runtime_kind).run(_run_of(begun), event_log.emit, stop)
+        except Exception:
+            # A bug of ours must end this run, not strand its slot with a lease renewed for ever.
+            log.exception("execution.runtime_broke")
+            result = Result(error_code="agent_error", error="Trinity failed to run the task")
+    _store_events(event_log)
+    return result
+
+
+def _store_events(event_log: EventLog) -> None:
+    try:
+        _until_stored(event_log.flush)
+    except DatabaseError:
+        log.exception("execution.events_lost")  # the result matters more than its log
+
+
+def _run_of(begun: Begun) -> Run:
+    row = begun.row
+    return Run(
+        execution_id=row.pk,
+        token=begun.lease.token,
+        agent_name=row.agent_name,
+        settings=begun.agent.runtime,
+        message=row.message,
+        timeout_seconds=row.timeout_seconds,
+        session_id=row.session_id,
+        model=row.model,
+        system_prompt=row.system_prompt,
+        allowed_tools=row.allowed_tools,
+        max_turns=row.max_turns,
+        metadata=row.metadata,
+    )
+
+
+# -- Give --------------------------------------------------------------------------------------------------------------
+
+
+def end_run(begun: Begun, result: Result, *, in_place: bool) -> Begun | None:
+    """Write the result and give the slot back, or take the next in line with it; returns the run to carry next.
+
+    The result is retried until the database takes it; the keeper renews the lease meanwhile.
+    """
+    gate = _until_stored(lambda: look(begun.row.agent_id)) if in_place else None
+    if gate is None or gate.head is None or gate.paused or gate.fleet_limit is not None:
+        return _release(begun, result, in_place=in_place)
+    return _hand_over(begun, result, gate=gate)
+
+
+def _release(begun: Begun, result: Result, *, in_place: bool) -> Begun | None:
+    outcome, row = _outcome(result), begun.row
+    written = _until_stored(
+        lambda: backlog.finish(execution_id=row.pk, token=begun.lease.token, outcome=outcome, session_id=row.session_id)
+    )
+    return _given_back(begun, written=written, here=in_place)
+
+
+def _hand_over(begun: Begun, result: Result, *, gate: Gate) -> Begun | None:
+    """Result and claim as one, then the slot. What is not granted is undone: the row keeps its place."""
+    outcome, row, next_token = _outcome(result), begun.row, new_token()
+    written, head = _until_stored(
+        lambda: backlog.finish_and_claim_next(
+            agent_id=row.agent_id, execution_id=row.pk, token=begun.lease.token, outcome=outcome,
+            next_token=next_token, session_id=row.session_id,
+        )
+    )  # fmt: skip
+    if head is None:
+        return _given_back(begun, written=written, here=True)
+    events.publish(ExecutionFinished(execution_id=row.pk, agent=begun.lease.agent))
+    following = Lease(agent=begun.lease.agent, execution_id=head.pk, token=next_token, timeout_seconds=head.timeout_seconds)
+    renewed_at = time.monotonic()
+    granted = manager.handover(gate=gate, done=begun.lease, following=following, preview=preview(head.message))
+    keeper.unwatch(begun.lease)
+    if granted is None:
+        admissions = _admissions(lambda: manager.undo_claim(agent_id=row.agent_id, done=begun.lease, following=following))
+        return _begun(dispatch.start(admissions, here=True))
+    return _start_granted(granted, head=head, gate=gate, renewed_at=renewed_at)
+
+
+def _start_granted(granted: Lease, *, head: Execution, gate: Gate, renewed_at: float) -> Begun | None:
+    started = _until_stored(lambda: backlog.start(execution_id=head.pk, token=granted.token, number=granted.number))
+    if not started:
+        # Cancelled, or put back by a rebuild, between the claim and here.
+        return _begun(dispatch.start(_freed(agent_id=head.agent_id, lease=granted), here=True))
+    events.publish(ExecutionStarted(execution_id=head.pk, agent=granted.agent))
+    return Begun(lease=granted, row=head, agent=gate.agent, renewed_at=renewed_at)
+
+
+def _given_back(begun: Begun, *, written: bool, here: bool) -> Begun | None:
+    row, lease = begun.row, begun.lease
+    if written:
+        events.publish(ExecutionFinished(execution_id=row.pk, agent=lease.agent))
+    else:
+        # Repair was first and has failed the row; the work is over now, so nothing has to wait for its stop.
+        _until_stored(lambda: backlog.clear_token(execution_id=row.pk, token=lease.token, session_id=row.session_id))
+    keeper.unwatch(lease)
+    return _begun(dispatch.start(_freed(agent_id=row.agent_id, lease=lease), here=here))
+
+
+def _freed(*, agent_id: int, lease: Lease) -> tuple[Admission, ...]:
+    return _admissions(lambda: manager.release(agent_id=agent_id, lease=lease))
+
+
+def _admissions(free: Callable[[], tuple[Admission, ...]]) -> tuple[Admission, ...]:
+    """The admissions of a call that frees a slot; with the gate out of reach, repair frees it by its token."""
+    try:
+        return _until_stored(free)
+    except SlotsUnavailable as error:
+        log.warning("slot.left_to_repair", error=str(error))
+        return ()
+
+
+def _begun(admission: Admission | None) -> Begun | None:
+    return None if admission is None else begin_run(execution_id=admission.execution_id, token=admission.lease.token)
+
+
+def _outcome(result: Result) -> Outcome:
+    error = storable(result.error) or ""
+    return Outcome(response=storable(result.response), error_code=result.error_code, error=error, usage=recorded(result.usage))
+
+
+def _until_stored(write: Callable[[], T]) -> T:
+    """What `write` returns, tried again for as long as the database is away: a result is never dropped for it."""
+    pause = 0.1
+    while True:
+        try:
+            return write()
+        except (OperationalError, InterfaceError) as error:
+            log.warning("database.unreachable", error=str(error))
+            close_old_connections()
+            time.sleep(pause)
+            pause = min(LONGEST_WRITE_PAUSE_SECONDS, pause * 2)

@@ -1,0 +1,161 @@
+"""Submitting a task: the one door that every way in goes through."""
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from backlog import selectors as rows
+from backlog import services as backlog
+from backlog.drafts import Draft, IdempotencyRequest, Overflow, Queued
+from backlog.errors import CapacityFull, KeyTaken
+from backlog.models import Execution, Trigger
+from capacity.gate import gate_of, gated
+from capacity.manager import CapacityManager, Reject
+from capacity.selectors import measured
+from core import events
+from core.conf import conf
+from core.errors import Invalid
+from core.ids import new_id
+from fleet import access
+from fleet.models import Agent, OnFull, Session
+from fleet.principals import Principal
+
+from .. import dispatch
+from ..errors import IdempotencyMismatch, SessionClosed, SessionNotFound
+from ..events import ExecutionQueued
+
+manager = CapacityManager()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """A task as a caller asks for it; `timeout_seconds` None is the agent's default."""
+
+    message: str
+    on_full: OnFull
+    timeout_seconds: int | None = None
+    session_id: uuid.UUID | None = None
+    model: str = ""
+    system_prompt: str = ""
+    allowed_tools: list[str] | None = None
+    max_turns: int | None = None
+    priority: int = 5
+    metadata: dict[str, Any] | None = None
+    triggered_by: Trigger = Trigger.MANUAL
+    idempotency: IdempotencyRequest | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """What became of a submit; `queue_position` is None for one that holds a slot."""
+
+    execution_id: uuid.UUID
+    agent: Agent
+    timeout_seconds: int
+    queue_position: int | None = None
+    replayed: bool = False
+
+
+class QueuePersistent:
+    """Overflow policy: wait in the durable line, up to the agent's depth."""
+
+    def __init__(self, *, limit: int) -> None:
+        self.limit = limit
+
+    def __call__(self, *, agent: Agent, draft: Draft, full: Exception) -> Queued:
+        """Put the draft in line, or raise `BacklogFull`."""
+        return backlog.enqueue(agent=agent, draft=draft, limit=self.limit)
+
+
+def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Submitted:
+    """Accept a task (it runs, or waits in line) or refuse it without a trace.
+
+    Raises the refusals of `capacity.errors`, `IdempotencyMismatch`, and `access`'s errors. The same idempotency key answers
+    with the execution it made.
+    """
+    agent = access.agent_for(principal=principal, name=name, verb="submit", queryset=gated(Agent.objects.all()))
+    if (replay := _replay(agent=agent, asked=request.idempotency)) is not None:
+        return replay
+    draft = _draft(principal=principal, agent=agent, request=request)
+    try:
+        return _admit(agent=agent, draft=draft, on_full=request.on_full)
+    except KeyTaken:
+        return _replayed(agent=agent, asked=request.idempotency)
+    except CapacityFull as full:
+        # A twin may have been accepted in between: its execution answers, not the refusal.
+        if (replay := _replay(agent=agent, asked=request.idempotency)) is not None:
+            return replay
+        raise measured(full, gate_of(agent)) from full
+
+
+def _admit(*, agent: Agent, draft: Draft, on_full: OnFull) -> Submitted:
+    gate = gate_of(agent)
+    overflow: Overflow = Reject() if on_full == OnFull.REJECT else QueuePersistent(limit=gate.limit)
+    acquired = manager.acquire(agent=agent, draft=draft, overflow=overflow)
+    dispatch.start(acquired.admissions)
+    submitted = Submitted(execution_id=draft.id, agent=agent, timeout_seconds=draft.timeout_seconds)
+    if not isinstance(acquired.outcome, Queued):
+        return submitted
+    if any(admission.execution_id == draft.id for admission in acquired.admissions):
+        return submitted
+    events.publish(ExecutionQueued(execution_id=draft.id, agent=agent.name))
+    return replace(submitted, queue_position=acquired.outcome.position)
+
+
+def _draft(*, principal: Principal, agent: Agent, request: TaskRequest) -> Draft:
+    timeout = request.timeout_seconds or agent.execution_timeout_seconds
+    may_exceed = principal.kind == "system" or request.triggered_by == Trigger.SCHEDULE
+    if timeout > agent.execution_timeout_seconds and not may_exceed:
+        sentence = f"timeout_seconds must be an integer between 1 and {agent.execution_timeout_seconds}"
+        raise Invalid(sentence, pointer="/timeout_seconds")
+    _check_session(agent=agent, session_id=request.session_id)
+    return Draft(
+        id=new_id(),
+        message=request.message,
+        timeout_seconds=timeout,
+        triggered_by=request.triggered_by,
+        source_kind=principal.source.kind,
+        source_name=principal.source.name,
+        submitted_by_id=principal.user.pk,
+        submitted_key_id=principal.key.pk if principal.key else None,
+        session_id=request.session_id,
+        model=request.model,
+        system_prompt=request.system_prompt,
+        allowed_tools=request.allowed_tools,
+        max_turns=request.max_turns,
+        metadata=request.metadata or {},
+        priority=request.priority,
+        idempotency=request.idempotency,
+    )
+
+
+def _check_session(*, agent: Agent, session_id: uuid.UUID | None) -> None:
+    if session_id is None:
+        return
+    session = Session.objects.filter(pk=session_id, agent=agent).only("state").first()
+    if session is None:
+        raise SessionNotFound
+    if session.state == Session.State.CLOSED:
+        raise SessionClosed(session_id=session_id)
+
+
+def _replay(*, agent: Agent, asked: IdempotencyRequest | None) -> Submitted | None:
+    if asked is None:
+        return None
+    record = rows.key_record(agent=agent, asked=asked)
+    if record is None or backlog.forget_key(record, older_than=timedelta(seconds=conf.idempotency_seconds)):
+        return None
+    if record.body_digest != asked.body_digest:
+        raise IdempotencyMismatch(execution_id=record.execution_id)
+    row: Execution = record.execution
+    return Submitted(
+        execution_id=row.pk, agent=agent, timeout_seconds=row.timeout_seconds, queue_position=rows.position_of(row), replayed=True
+    )
+
+
+def _replayed(*, agent: Agent, asked: IdempotencyRequest | None) -> Submitted:
+    replay = _replay(agent=agent, asked=asked)
+    if replay is None:
+        raise KeyTaken
+    return replay
