@@ -1,13 +1,17 @@
 """All URLs."""
 
 from django.contrib import admin
-from django.urls import path, re_path
+from django.urls import include, path, re_path
 
 from core import api
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    # Rooms with an API go above this line.
+    path("", include("core.health")),
+    # Before the fleet's: `agents/slots` is no agent's name.
+    path("api/", include("fleet.urls")),
+    path("", include("frontend.api_urls")),
+    # The last pattern under `/api/`.
     re_path(r"^api(?:/.*)?$", api.unknown_path),
 ]
 

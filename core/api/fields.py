@@ -30,10 +30,12 @@ class StrictField(serializers.Field):
 
     def label(self) -> str:
         """Its name as a caller writes it: `runtime.url`."""
+        if self.parent is None:
+            return ""
         above = self.parent.label() if isinstance(self.parent, StrictField) else ""
         if not self.field_name:
-            return f"every entry of {above}" if above else "the value"
-        return f"{above}.{self.field_name}" if above and self.parent.parent is not None else self.field_name
+            return f"every entry of {above}"
+        return f"{above}.{self.field_name}" if above else self.field_name
 
     def fail(self, key: str, **_kwargs: Any) -> NoReturn:
         """Raise the field's one sentence, or that it is required."""
@@ -43,7 +45,7 @@ class StrictField(serializers.Field):
 
     def refuse(self, sentence: str) -> NoReturn:
         """Raise `<label> <sentence>`."""
-        raise ValidationError(f"{self.label()} {sentence}", code="invalid")
+        raise ValidationError(f"{self.label()} {sentence}".strip(), code="invalid")
 
 
 class IntegerField(StrictField, serializers.IntegerField):

@@ -1,0 +1,13 @@
+"""Paths of the fleet, under `/api/`."""
+
+from core.urls import both
+
+from . import views
+
+app_name = "fleet"
+urlpatterns = [
+    *both("token/", views.TokenView.as_view(), name="token-create"),
+    *both("token/refresh/", views.TokenRefreshView.as_view(), name="token-refresh"),
+    *both("agents/", views.AgentListView.as_view(), name="agent-list"),
+    *both("agents/<str:name>/", views.AgentView.as_view(), name="agent-detail"),
+]

@@ -1,0 +1,83 @@
+"""Endpoints of the fleet: tokens and agents."""
+
+from typing import ClassVar
+
+from django.contrib.auth import authenticate
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core import api
+
+from . import access, selectors, services, throttles, tokens
+from .errors import InvalidCredentials
+from .serializers import AgentIn, AgentOut, RefreshIn, TokenIn, settings_in
+
+
+class TokenView(api.ApiView):
+    """User name and password for a pair of tokens."""
+
+    authentication_classes: ClassVar = []
+    permission_classes: ClassVar = []
+
+    def post(self, request: Request) -> Response:
+        """200 `{access, refresh}`; the throttle counts right and wrong tries alike."""
+        api.strict_query(request)
+        login = TokenIn.read(request)
+        throttles.note_login(request, login["username"])
+        user = authenticate(request, **login)
+        if user is None:
+            raise InvalidCredentials
+        pair = tokens.issue(user)
+        return _secret({"access": pair.access, "refresh": pair.refresh})
+
+
+class TokenRefreshView(api.ApiView):
+    """A refresh token for a new access token."""
+
+    authentication_classes: ClassVar = []
+    permission_classes: ClassVar = []
+
+    def post(self, request: Request) -> Response:
+        """200 `{access}`."""
+        api.strict_query(request)
+        return _secret({"access": tokens.refresh_access(RefreshIn.read(request)["refresh"])})
+
+
+class AgentListView(api.ApiView):
+    """The agents one may see, and new ones."""
+
+    def get(self, request: Request) -> Response:
+        """A page of them by name."""
+        api.strict_query(request, api.KeysetPagination.parameters)
+        agents = selectors.agents_visible_to(self.principal).select_related("owner")
+        return api.KeysetPagination.page(agents, request, lambda agent: AgentOut(agent).data, ordering=("name",))
+
+    def post(self, request: Request) -> Response:
+        """201 and where it is."""
+        access.require_person(self.principal)
+        api.strict_query(request)
+        body = AgentIn.read(request, ceiling=selectors.ceiling())
+        agent = services.create_agent(
+            principal=self.principal,
+            name=body["name"],
+            runtime=body["runtime"],
+            description=body.get("description", ""),
+            settings=settings_in(body),
+        )
+        agent.refresh_from_db(fields=["created_at"])
+        return Response(AgentOut(agent).data, status=201, headers={"Location": reverse("fleet:agent-detail", args=[agent.name])})
+
+
+class AgentView(api.ApiView):
+    """One agent."""
+
+    def get(self, request: Request, name: str) -> Response:
+        """The agent without its secrets."""
+        api.strict_query(request)
+        agents = selectors.living_agents().select_related("owner")
+        return Response(AgentOut(access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)).data)
+
+
+def _secret(body: dict[str, str]) -> Response:
+    return Response(body, headers={"Cache-Control": "no-store"})
