@@ -6,19 +6,18 @@ a database connection until its answer is due.
 
 import asyncio
 import contextlib
-import io
 import json
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
-from urllib.parse import unquote_to_bytes
 
 from django.db import close_old_connections
 
+from .api.problems import problem_response
 from .conf import conf
-from .errors import TooLarge
+from .environ import environ_of
+from .errors import BodyTooLarge
 from .threads import Threads
 from .waiters import Waiters
 
@@ -116,8 +115,8 @@ class Bridge:
             return await _send_answer(answer, [], send)
         try:
             body = await _read_body(scope, receive)
-        except TooLarge as error:
-            return await _send_answer(_too_large(error), [], send)
+        except BodyTooLarge as error:
+            return await _send_answer(_problem(error), [], send)
         if body is None:
             return None
         environ = environ_of(scope, body)
@@ -191,15 +190,15 @@ class Bridge:
         finally:
             self._waiters.leave(hold.key, finished)
             gone.cancel()
-        await _send_answer(await self._threads.query(hold.render, timed_out=timed_out), kept, send)
+        await _send_answer(await self._threads.query(_rendered, hold, timed_out), kept, send)
 
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
-    """The request's body; None when the client hung up before its end; `TooLarge` without reading what is too much."""
+    """The request's body; None when the client hung up before its end; `BodyTooLarge` without reading what is too much."""
     limit = conf.max_body_bytes
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     if length.isdigit() and int(length) > limit:
-        raise TooLarge
+        raise BodyTooLarge(limit=limit)
     chunks, size = [], 0
     while True:
         message = await receive()
@@ -208,7 +207,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > limit:
-            raise TooLarge
+            raise BodyTooLarge(limit=limit)
         if not message.get("more_body", False):
             return b"".join(chunks)
 
@@ -219,48 +218,11 @@ async def _hung_up(receive: Receive) -> None:
         pass
 
 
-def environ_of(scope: Scope, body: bytes) -> Environ:
-    """The WSGI environ of an ASGI request whose body was read."""
-    prefix = scope.get("root_path", "")
-    # The undecoded path: what isn't UTF-8 must reach Django as it was sent.
-    path = unquote_to_bytes(scope["raw_path"]) if scope.get("raw_path") else scope["path"].encode()
-    client, server = (
-        scope.get("client") or ("", 0),
-        scope.get("server") or ("localhost", 80),
-    )
-    return {
-        "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": prefix.encode().decode("latin-1"),
-        "PATH_INFO": path.removeprefix(prefix.encode()).decode("latin-1"),
-        "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
-        "SERVER_NAME": server[0],
-        "SERVER_PORT": str(server[1] or 0),
-        "SERVER_PROTOCOL": f"HTTP/{scope.get('http_version', '1.1')}",
-        "REMOTE_ADDR": client[0],
-        "REMOTE_PORT": str(client[1]),
-        **_header_variables(scope["headers"]),
-        "CONTENT_LENGTH": str(len(body)),
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scope.get("scheme", "http"),
-        "wsgi.input": io.BytesIO(body),
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": True,
-        "wsgi.run_once": False,
-    }
-
-
-def _header_variables(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for raw_name, raw_value in headers:
-        if b"_" in raw_name:  # `X_Forwarded_For` would pass for `X-Forwarded-For`
-            continue
-        name = raw_name.decode("latin-1").upper().replace("-", "_")
-        key = name if name in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{name}"
-        value = raw_value.decode("latin-1")
-        joint = "; " if key == "HTTP_COOKIE" else ","
-        variables[key] = f"{variables[key]}{joint}{value}" if key in variables else value
-    return variables
+def _rendered(hold: Hold, timed_out: bool) -> Answer:
+    try:
+        return hold.render(timed_out=timed_out)
+    except Exception as error:  # noqa: BLE001 - above here nobody knows how to answer; what is unforeseen gets logged there
+        return _problem(error)
 
 
 def _next_piece(pieces: Any) -> bytes:
@@ -293,16 +255,9 @@ async def _send_whole(status: int, headers: RawHeaders, body: bytes, send: Send)
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def _too_large(error: TooLarge) -> Answer:
-    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    body = {
-        "type": "about:blank",
-        "title": status.phrase,
-        "status": status.value,
-        "detail": error.detail,
-        "code": "body_too_large",
-    }
-    return Answer.json(status, body, content_type="application/problem+json")
+def _problem(error: Exception) -> Answer:
+    problem = problem_response(error)
+    return Answer(status=problem.status, headers=problem.headers, body=problem.body)
 
 
 def _latin(text: str) -> bytes:

@@ -76,6 +76,11 @@ class Waiters:
         for key in list(self._waiting):
             self._settle(key, False)
 
+    def doubt(self) -> None:
+        """Messages may have been lost: ask for every held key, soon."""
+        for key in self._waiting:
+            self._look_soon(key)
+
     async def poll(self) -> None:
         """Ask for ever, every few seconds, which of the held keys are finished."""
         while True:

@@ -1,0 +1,69 @@
+"""The web process: HTTP through the bridge, websockets through the relay, one subscription for both."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
+wsgi = get_wsgi_application()
+
+from channels.routing import ProtocolTypeRouter
+from django.conf import settings
+
+from backlog import selectors as backlog
+from capacity import keys
+from core import events
+from core.asgi import Bridge
+from core.conf import conf
+from core.health import LIVE
+from core.lifespan import Lifespan, before_exit, in_background
+from core.subscriber import Subscriber
+from core.threads import Threads
+from core.waiters import Waiters
+from frontend.relay import Relay
+from frontend.routing import websockets
+from runtime.events import ExecutionFinished
+
+
+def finished(execution_ids: set[str]) -> set[str]:
+    """Which of the executions that calls are held for have ended."""
+    return {str(execution_id) for execution_id in backlog.finished([UUID(text) for text in execution_ids])}
+
+
+def hear(data: bytes) -> None:
+    """Let go of the calls that an event answers."""
+    event = json.loads(data)
+    if event["type"] == ExecutionFinished.type:
+        waiters.announce(event["execution_id"])
+
+
+def doubt() -> None:
+    """The subscription is new: what was said before it is to be looked up."""
+    waiters.doubt()
+    relay.doubt()
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[None]:
+    """Everything that lives beside the requests."""
+    before_exit(waiters.let_go)
+    async with in_background(subscriber.run, waiters.poll, relay.run):
+        yield
+
+
+threads = Threads(size=conf.web_threads, name="web")
+waiters = Waiters(threads=threads, finished=finished)
+relay = Relay()
+subscriber = Subscriber(url=settings.REDIS_URL, handlers={events.CHANNEL: hear, keys.hints(): relay.hint}, on_return=doubt)
+
+application = ProtocolTypeRouter(
+    {
+        "http": Bridge(wsgi, threads=threads, waiters=waiters, fixed=LIVE),
+        "websocket": websockets(relay=relay, threads=threads),
+        "lifespan": Lifespan(running),
+    }
+)
