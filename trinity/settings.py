@@ -188,7 +188,9 @@ SPECTACULAR_SETTINGS = {
 }
 
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "static-root"
+#: Made here: without it whitenoise warns at each start of a fresh checkout.
+STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT.mkdir(exist_ok=True)
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
