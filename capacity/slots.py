@@ -26,6 +26,8 @@ from .leases import Lease
 LUA = Path(__file__).parent / "lua"
 SCRIPTS = {path.stem: Script(path, prelude=LUA / "common.lua") for path in sorted(LUA.glob("*.lua")) if path.stem != "common"}
 
+#: What every script of the slots reads first.
+GATE = (keys.epoch(), keys.versions(), keys.leases())
 #: Leases renewed by one run of the script: it must not hold the server up.
 RENEW_BATCH = 200
 #: A pass of `reclaim` that comes later than this after the last one gives every started run a fresh lease first.
@@ -205,7 +207,7 @@ def acquire(*, lease: Lease, limit: int, fleet_limit: int | None, preview: str) 
     """
     with _translated():
         code, number, version = SCRIPTS["acquire"](
-            keys=[*_gate(), *_places(lease)],
+            keys=[*GATE, *_places(lease)],
             args=[keys.hints(), lease.agent, str(lease.execution_id), str(lease.token), limit, _cap(fleet_limit),
                   lease.timeout_seconds, _cut(preview)],
         )  # fmt: skip
@@ -216,7 +218,7 @@ def release(*, lease: Lease) -> ReleaseOutcome:
     """Free the slot held under this token; `ABSENT` freed nothing: a double, late or foreign release."""
     with _translated():
         code = SCRIPTS["release"](
-            keys=[*_gate(), *_places(lease)],
+            keys=[*GATE, *_places(lease)],
             args=[keys.hints(), lease.agent, str(lease.execution_id), str(lease.token)],
         )
     return ReleaseOutcome(code)
@@ -240,7 +242,7 @@ def handover(
     """
     with _translated():
         code, number, version = SCRIPTS["handover"](
-            keys=[*_gate(), *_places(done), keys.slot(following.agent, following.execution_id)],
+            keys=[*GATE, *_places(done), keys.slot(following.agent, following.execution_id)],
             args=[keys.hints(), done.agent, str(done.execution_id), str(done.token), str(following.execution_id),
                   str(following.token), limit, _cap(fleet_limit), int(paused), int(started), lease_seconds,
                   following.timeout_seconds, _cut(preview)],
@@ -259,7 +261,7 @@ def renew(*, leases: Sequence[Lease], lease_seconds: int) -> list[RenewOutcome]:
 def _renewal(leases: Sequence[Lease], lease_seconds: int) -> Call:
     each_key = [key for lease in leases for key in _places(lease)]
     each_arg = [part for lease in leases for part in (lease.agent, str(lease.execution_id), str(lease.token), lease.timeout_seconds)]
-    return [*_gate(), *each_key], [keys.hints(), lease_seconds, *each_arg]
+    return [*GATE, *each_key], [keys.hints(), lease_seconds, *each_arg]
 
 
 def reclaim(*, lease_seconds: int) -> Reclaimed:
@@ -271,7 +273,7 @@ def reclaim(*, lease_seconds: int) -> Reclaimed:
     out_of_reach = _Reach.lost
     with _translated():
         code, *found = SCRIPTS["reclaim"](
-            keys=[*_gate(), keys.reclaimed()],
+            keys=[*GATE, keys.reclaimed()],
             args=[keys.hints(), keys.HOLDERS, lease_seconds, PAUSE_SECONDS, int(out_of_reach)],
         )
     if code == ReclaimOutcome.OK and out_of_reach:
@@ -323,7 +325,7 @@ def _writing(nonce: uuid.UUID, holders: Sequence[Held], lease_seconds: int) -> C
             held.lease.timeout_seconds, f"{held.age_seconds:.6f}", f"{held.remaining_seconds:.6f}", _cut(held.preview),
         )
     ]  # fmt: skip
-    return [*_gate(), keys.rebuild(), *each_key], [*_fence(nonce), lease_seconds, *each_arg]
+    return [*GATE, keys.rebuild(), *each_key], [*_fence(nonce), lease_seconds, *each_arg]
 
 
 def rebuild_open(*, nonce: uuid.UUID) -> bool:
@@ -340,7 +342,7 @@ def _fence(nonce: uuid.UUID) -> list[Any]:
 def state(name: str) -> AgentSlots:
     """One agent's holders, by number. Raises `SlotsUnavailable` while a rebuild is due: unknown is not idle."""
     with _translated():
-        code, *answer = SCRIPTS["state"](keys=[*_gate(), keys.slots(name), keys.holders(name)], args=[name, keys.slot(name, "")])
+        code, *answer = SCRIPTS["state"](keys=[*GATE, keys.slots(name), keys.holders(name)], args=[name, keys.slot(name, "")])
     _require_open(code)
     version, _, *flat = answer
     holders = [_holder(*fields) for fields in _batches(flat, 5)]
@@ -374,7 +376,7 @@ def fleet_count() -> int:
 
 def _counts(names: Sequence[str]) -> list[Any]:
     with _translated():
-        code, *answer = SCRIPTS["states"](keys=[*_gate(), *map(keys.holders, names)], args=[keys.HOLDERS, *names])
+        code, *answer = SCRIPTS["states"](keys=[*GATE, *map(keys.holders, names)], args=[keys.HOLDERS, *names])
     _require_open(code)
     return answer
 
@@ -383,7 +385,7 @@ def holders_of_fleet() -> list[FleetHolder]:
     """Every holder, agent by agent (each agent's at one moment). Raises `SlotsUnavailable` while a rebuild is due."""
     with _translated():
         names = sorted({member.partition(b":")[0].decode() for member in client().zrange(keys.leases(), 0, -1)})
-        calls: list[Call] = [([*_gate(), keys.slots(name), keys.holders(name)], [name, ""]) for name in names]
+        calls: list[Call] = [([*GATE, keys.slots(name), keys.holders(name)], [name, ""]) for name in names]
         answers = SCRIPTS["state"].each(calls)
     if not calls:
         fleet_count()  # no holders, or none known?
@@ -414,10 +416,6 @@ def step_version(names: Sequence[str]) -> None:
 
 
 # -- Small -----------------------------------------------------------------------------------------------------------
-def _gate() -> tuple[str, str, str]:
-    return keys.epoch(), keys.versions(), keys.leases()
-
-
 def _places(lease: Lease) -> tuple[str, str, str]:
     return keys.slots(lease.agent), keys.holders(lease.agent), keys.slot(lease.agent, lease.execution_id)
 
