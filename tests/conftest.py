@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -16,20 +16,24 @@ if settings.configured:
     raise pytest.UsageError("Unset DJANGO_SETTINGS_MODULE: the tests configure Django themselves, with stores of their own.")
 
 from core.tether import tethered
-from tests import environment, waiting
+from tests import environment
 
 django.setup()
 
 from django.contrib.auth.models import User
-from django.db.models import DateTimeField, F
+from playwright.sync_api import BrowserType, Page
 from rest_framework.test import APIClient
 
 from backlog.models import Execution
 from core.redis import client as redis_client
 from fleet import tokens
 from fleet.models import Agent
+from tests import ageing, chromium, waiting
+from tests.stack import Stack
 
 TIERS = ("flows", "browser", "chaos")
+#: Keys that stay: those of the slots that describe who holds one (capacity/keys.py), and Celery's queues.
+PERMANENT = ("agent:slots:", "agent:holders:", "agent:leases", "agent:versions", "agent:epoch", "celery:")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,7 +80,9 @@ def valkey(store_server: str) -> Iterator[redis.Redis]:
     client = redis_client()
     client.flushdb()
     yield client
+    leaked = [key.decode() for key in client.keys("*") if client.ttl(key) == -1 and not key.decode().startswith(PERMANENT)]
     client.flushdb()
+    assert leaked == [], "keys that nothing will ever remove"
 
 
 # -- People and agents -----------------------------------------------------------------------------------------------
@@ -133,6 +139,13 @@ def agent(make_agent: Callable[..., Agent]) -> Agent:
 
 
 @pytest.fixture
+def agent_server() -> Iterator[AgentServer]:
+    """A real HTTP agent with a ledger of its own; `tests/agents/server.py` lists the words that it obeys."""
+    with AgentServer() as server:
+        yield server
+
+
+@pytest.fixture
 def api(db: None, valkey: redis.Redis) -> Callable[[User | str | None], APIClient]:
     """Makes API clients: `api(user)` with a token of theirs, `api("trinity_…")` with a key, `api(None)` with neither."""
 
@@ -163,10 +176,49 @@ def until(record_property: Callable[[str, object], None]) -> Callable[..., Any]:
 @pytest.fixture
 def age_row() -> Callable[[Execution, float], Execution]:
     """`age_row(execution, seconds)`: the row as it would stand after `seconds` more; returns it fresh."""
+    return ageing.age_row
 
-    def age(execution: Execution, seconds: float) -> Execution:
-        moments = [f.name for f in Execution._meta.concrete_fields if isinstance(f, DateTimeField)]
-        Execution.objects.filter(id=execution.id).update(**{name: F(name) - timedelta(seconds=seconds) for name in moments})
-        return Execution.objects.get(id=execution.id)
 
-    return age
+@pytest.fixture
+def age_slot(valkey: redis.Redis) -> Callable[[str, object, float], None]:
+    """`age_slot(name, execution_id, seconds)`: the agent's slot as it would stand after `seconds` more."""
+    return partial(ageing.age_slot, valkey)
+
+
+# -- Whole systems ---------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="session")
+def _stack() -> Iterator[Stack]:
+    stack = Stack(environment.temporary_directory())
+    yield stack
+    stack.close()
+
+
+@pytest.fixture
+def stack(_stack: Stack) -> Stack:
+    """Store, web and a worker as processes, whole at the start of each test."""
+    _stack.ensure_whole()
+    return _stack
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type: BrowserType, browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """What Chromium is started with."""
+    program = chromium.chromium(browser_type.executable_path)
+    if program is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(chromium.HOW_TO_GET_ONE)
+    return browser_type_launch_args | {"executable_path": program, "args": chromium.ARGUMENTS}
+
+
+@pytest.fixture
+def console_errors() -> list[str]:
+    """What the page complained of; a test that provokes a complaint looks at it and clears it."""
+    return []
+
+
+@pytest.fixture
+def page(page: Page, console_errors: list[str]) -> Iterator[Page]:
+    """A page of a real Chromium; a complaint on its console fails the test."""
+    page.on("console", lambda message: console_errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: console_errors.append(str(error)))
+    yield page
+    assert console_errors == []
