@@ -90,7 +90,7 @@ def _line_seen_by(*, agent: Agent, draft: Draft) -> dict[str, int]:
     if draft.front:
         before &= Q(priority__gte=draft.priority)
     queued = Execution.objects.filter(agent=agent, status=Status.QUEUED)
-    return queued.aggregate(depth=Count("*"), ahead=Count("*", filter=before))
+    return queued.aggregate(depth=Count("*"), ahead=Count("pk", filter=before))
 
 
 def _row(*, agent: Agent, draft: Draft, status: Status) -> Execution:
