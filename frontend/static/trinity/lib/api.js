@@ -1,0 +1,36 @@
+// @ts-check
+
+/** A refusal of the API: `message` is its sentence, `problem` the whole body. */
+export class Refused extends Error {
+  /** @param {number} status @param {Record<string, any>} problem */
+  constructor(status, problem) {
+    super(problem.detail ?? `The server answered ${status}.`);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** The token that Django's middleware asks of a browser session. */
+function csrfToken() {
+  return /** @type {HTMLMetaElement | null} */ (document.querySelector("meta[name=csrf-token]"))?.content ?? "";
+}
+
+/** @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
+async function call(method, path, body, headers = {}) {
+  const response = await fetch(path, {
+    method,
+    credentials: "same-origin",
+    headers: { Accept: "application/json", ...(method === "GET" ? {} : { "Content-Type": "application/json", "X-CSRFToken": csrfToken() }), ...headers },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  }).catch(() => {
+    throw new Refused(0, { detail: "The server can't be reached. Check the connection and try again." });
+  });
+  const answer = response.status === 204 ? {} : await response.json().catch(() => ({}));
+  if (!response.ok) throw new Refused(response.status, answer);
+  return answer;
+}
+
+/** @param {string} path */
+export const get = (path) => call("GET", path);
+/** @param {string} path @param {unknown} body @param {Record<string, string>} [headers] */
+export const post = (path, body, headers) => call("POST", path, body, headers);
