@@ -17,6 +17,7 @@ if settings.configured:
 
 from core.tether import tethered
 from tests import environment
+from tests.agents.server import AgentServer
 
 django.setup()
 
