@@ -54,7 +54,7 @@ def usage_for(task: str, report: str) -> dict[str, Any]:
 
 def say(**line: Any) -> None:
     """One event, at once."""
-    print(json.dumps(line), flush=True)
+    print(json.dumps(line), flush=True)  # noqa: T201 - this is how a command speaks
 
 
 def interrupted(*_: object) -> NoReturn:

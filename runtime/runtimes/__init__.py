@@ -2,8 +2,9 @@
 
 from .base import Runtime
 from .command import CommandRuntime
+from .http import HttpRuntime
 
-_RUNTIMES: dict[str, Runtime] = {"command": CommandRuntime()}
+_RUNTIMES: dict[str, Runtime] = {"command": CommandRuntime(), "http": HttpRuntime()}
 
 
 def runtime_for(kind: str) -> Runtime:

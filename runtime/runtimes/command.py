@@ -14,6 +14,7 @@ from runtime.supervisor import client
 
 from .answers import decode, tail
 from .base import Emit, Result, Run, Stop
+from .endings import lease_lost, stopped, timed_out
 from .output import Output
 
 CHUNK_BYTES = 65536
@@ -27,7 +28,7 @@ class CommandRuntime:
     def run(self, run: Run, emit: Emit, stop: Stop) -> Result:
         """See `Runtime.run`."""
         if stop.reason is not None:
-            return Result(error_code=stop.reason.value, error="Stopped before it started")
+            return stopped(stop.reason)
         if not stop.lease_holds():
             return lease_lost()
         environment = environment_of(run)
@@ -105,7 +106,7 @@ class Conversation:
     def _obey(self) -> None:
         """Told to stop: called from the keeper's thread."""
         if self._ending is None and self._stop.reason is not None:
-            self._ending = Result(error_code=self._stop.reason.value, error=f"Stopped: {self._stop.reason.value}")
+            self._ending = stopped(self._stop.reason)
             self._command.end()
 
     def _feed(self) -> None:
@@ -186,16 +187,6 @@ def not_started(run: Run, error: client.NotStarted) -> Result:
         return Result(error_code="agent_error", error=f"The program could not be started: {error}")
     missing = error.filename or run.settings["argv"][0]
     return Result(error_code="agent_unreachable", error=f"The program could not be started: {error}: {missing!r}")
-
-
-def timed_out(run: Run) -> Result:
-    """The outcome of a run that reached its limit."""
-    return Result(error_code="timeout", error=f"Timed out after {run.timeout_seconds} seconds")
-
-
-def lease_lost() -> Result:
-    """The outcome of a run whose lease is not known to hold."""
-    return Result(error_code="lease_lost", error="The lease on the slot ended before the run did")
 
 
 def supervisor_lost() -> Result:

@@ -25,10 +25,13 @@ class Output:
         self._line += data
         if self._line.find(b"\n", start) < 0:
             return
-        *lines, rest = bytes(self._line).split(b"\n")
+        block, _, rest = bytes(self._line).rpartition(b"\n")
         self._line = bytearray(rest)
-        for line in lines:
-            self._take(line)
+        if b"{" in block:
+            for line in block.split(b"\n"):
+                self._take(line)
+        else:  # plain text, and perhaps millions of lines of it
+            self._together.append(decode(block).replace("\r\n", "\n").removesuffix("\r"))
         self._pass_text()
 
     def result(self) -> Result:
@@ -41,7 +44,7 @@ class Output:
         return Result(response=response, usage=usage_of(self._last.get("usage")))
 
     def _take(self, line: bytes) -> None:
-        fields = parse_object(line) if line.lstrip().startswith(b"{") else None
+        fields = parse_object(decode(line)) if line.lstrip().startswith(b"{") else None
         if fields is None:
             self._together.append(decode(line).removesuffix("\r"))
         elif fields.get("type") == "result" and isinstance(fields.get("response"), str):
