@@ -27,6 +27,7 @@ daemonize no
 save ""
 appendonly no
 maxmemory-policy noeviction
+loglevel warning
 """
 
 

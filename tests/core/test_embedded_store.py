@@ -10,7 +10,7 @@ from core.embedded_store import EmbeddedStore, StoreServerMissing, free_port, se
 
 
 def test_the_store_keeps_nothing_on_disk(valkey: redis.Redis) -> None:
-    valkey.set("some", "value")
+    valkey.set("some", "value", ex=60)
     assert valkey.config_get("save")["save"] == ""
     assert valkey.config_get("appendonly")["appendonly"] == "no"
     assert valkey.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
