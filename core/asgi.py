@@ -30,8 +30,11 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 #: Where a view places its `Hold`.
 HOLD = "trinity.hold"
+#: Set where a `Hold` will be honoured; elsewhere a view must answer at once.
+HOLDS = "trinity.holds"
 #: A streamed answer is fetched from its thread in pieces of about this size.
 PIECE_BYTES = 256 * 1024
+_BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +122,7 @@ class Bridge:
             return await _send_answer(_problem(error), [], send)
         if body is None:
             return None
-        environ = environ_of(scope, body)
+        environ = environ_of(scope, body) | {HOLDS: True}
         response = await self._threads.run(self._respond, environ)
         hold = environ.get(HOLD)
         if hold is not None:
@@ -245,12 +248,12 @@ async def _send_answer(answer: Answer, kept: RawHeaders, send: Send) -> None:
     replaced = {"content-length", "content-type", *own}
     headers = [(name, value) for name, value in kept if name.decode("latin-1").lower() not in replaced]
     headers += [(_latin(name), _latin(value)) for name, value in own.items() if name != "content-length"]
-    if answer.status not in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
-        headers.append((b"content-length", str(len(answer.body)).encode()))
     await _send_whole(answer.status, headers, answer.body, send)
 
 
 async def _send_whole(status: int, headers: RawHeaders, body: bytes, send: Send) -> None:
+    if status not in _BODILESS and not any(name.lower() == b"content-length" for name, _ in headers):
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -71,6 +71,12 @@ class Expired(RunFailed):
     """The execution waited too long"""
 
 
+class SessionEnded(RunFailed):
+    """The session was closed before the execution could start"""
+
+    code = "session_closed"
+
+
 class AccessLost(RunFailed):
     """The caller may no longer use this agent"""
 

@@ -9,6 +9,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("core.health")),
     # Before the fleet's: `agents/slots` is no agent's name.
+    path("api/", include("runtime.urls")),
     path("api/", include("fleet.urls")),
     path("", include("frontend.api_urls")),
     # The last pattern under `/api/`.

@@ -1,0 +1,19 @@
+"""Paths of tasks, executions and capacity, under `/api/`."""
+
+from core.urls import both
+
+from .views import executions, tasks
+
+app_name = "runtime"
+urlpatterns = [
+    *both("agents/<str:name>/task", tasks.TaskView.as_view(), name="task-submit"),
+    *both("agents/<str:name>/queue/", executions.QueueView.as_view(), name="queue-detail"),
+    *both("agents/<str:name>/executions/", executions.AgentExecutionListView.as_view(), name="agent-execution-list"),
+    *both("agents/<str:name>/executions/<uuid:execution_id>/", executions.ExecutionView.as_view(), name="agent-execution-detail"),
+    *both("agents/<str:name>/executions/<uuid:execution_id>/events/", executions.EventListView.as_view(), name="agent-event-list"),
+    *both("agents/<str:name>/executions/<uuid:execution_id>/cancel/", executions.CancelView.as_view(), name="agent-execution-cancel"),
+    *both("executions/", executions.ExecutionListView.as_view(), name="execution-list"),
+    *both("executions/<uuid:execution_id>/", executions.ExecutionView.as_view(), name="execution-detail"),
+    *both("executions/<uuid:execution_id>/events/", executions.EventListView.as_view(), name="event-list"),
+    *both("executions/<uuid:execution_id>/cancel/", executions.CancelView.as_view(), name="execution-cancel"),
+]

@@ -1,0 +1,130 @@
+"""Reading executions, one agent's line, and the cancel of one execution."""
+
+import uuid
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backlog import selectors as backlog
+from backlog.models import TERMINAL, Execution, Status, Trigger
+from core import api
+from core.api.queries import Reader
+from fleet import access
+from fleet.selectors import fleet_settings
+
+from .. import selectors, waiting
+from ..serializers import EventOut, ExecutionOut, NothingIn, QueuedOut
+from ..services import controls
+from ..standing import standings
+
+LONGEST_WAIT_SECONDS = 60
+EVENTS_A_PAGE = 500
+LARGEST_SEQ = 2**63 - 1
+
+_FILTERS: dict[str, Reader] = {
+    "status": api.choices(Status.values, repeat=True),
+    "triggered_by": api.choices(Trigger.values),
+    "session_id": api.unique_id(),
+    "since": api.moment(),
+    "until": api.moment(),
+    **api.KeysetPagination.parameters,
+}
+_LOOKUPS = {
+    "status": "status__in",
+    "triggered_by": "triggered_by",
+    "session_id": "session_id",
+    "agent": "agent_name",
+    "since": "created_at__gte",
+    "until": "created_at__lt",
+}
+
+
+class ExecutionListView(api.ApiView):
+    """The executions of every agent one may see."""
+
+    def get(self, request: Request) -> Response:
+        """A page of them, newest first."""
+        asked = api.strict_query(request, {"agent": api.text(), **_FILTERS})
+        return _page(request, selectors.executions_for(self.principal), asked)
+
+
+class AgentExecutionListView(api.ApiView):
+    """The executions of one agent."""
+
+    def get(self, request: Request, name: str) -> Response:
+        """A page of them, newest first."""
+        asked = api.strict_query(request, _FILTERS)
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ)
+        return _page(request, selectors.executions_of(agent), asked)
+
+
+class ExecutionView(api.ApiView):
+    """One execution, by its id alone or under its agent."""
+
+    def get(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> HttpResponse:
+        """The execution; with `wait` once it has ended, or as it is then."""
+        asked = api.strict_query(request, {"wait": api.integer(0, LONGEST_WAIT_SECONDS)})
+        row = selectors.execution_for(principal=self.principal, execution_id=execution_id, agent_name=name)
+        if not asked.get("wait") or row.status in TERMINAL:
+            return Response(waiting.rendered(row))
+        state = waiting.StateOfExecution(execution_id=execution_id)
+        return waiting.when_finished(request, execution_id=execution_id, seconds=asked["wait"], render=state)
+
+
+class EventListView(api.ApiView):
+    """The log of one execution's run."""
+
+    def get(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> Response:
+        """Its entries after `after`, in their order; `next` is null at the present end."""
+        asked = api.strict_query(request, {"after": api.integer(0, LARGEST_SEQ)})
+        row = selectors.execution_for(principal=self.principal, execution_id=execution_id, agent_name=name)
+        found = list(row.events.filter(seq__gt=asked.get("after", 0)).order_by("seq")[: EVENTS_A_PAGE + 1])
+        page = found[:EVENTS_A_PAGE]
+        following = f"{request.build_absolute_uri(request.path)}?{urlencode({'after': page[-1].seq})}" if len(found) > len(page) else None
+        return Response({"results": EventOut(page, many=True).data, "next": following})
+
+
+class CancelView(api.ApiView):
+    """The cancel of one execution."""
+
+    def post(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> Response:
+        """200 where it is over now, 202 while its work is being stopped; again: the same answer."""
+        api.strict_query(request)
+        NothingIn.read(request)
+        if name is not None:
+            selectors.execution_for(principal=self.principal, execution_id=execution_id, agent_name=name)
+        answer = controls.cancel_execution(principal=self.principal, execution_id=execution_id)
+        return Response({"status": answer}, status=200 if answer == "cancelled" else 202)
+
+
+class QueueView(api.ApiView):
+    """One agent's line."""
+
+    def get(self, request: Request, name: str) -> Response:
+        """A page of it, first in line first."""
+        api.strict_query(request, api.KeysetPagination.parameters)
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ)
+        pages = api.KeysetPagination()
+        pages.ordering = backlog.LINE
+        rows = pages.paginate_queryset(backlog.queue_of(agent.pk).select_related("agent").defer("agent__runtime"), request)
+        return Response(
+            {
+                "agent_name": agent.name,
+                "paused": agent.paused or fleet_settings().paused,
+                "depth": backlog.depths([agent.pk]).get(agent.pk, 0),
+                "max_backlog_depth": agent.max_backlog_depth,
+                "results": QueuedOut(rows, many=True, context={"standings": standings(rows)}).data,
+                "next": pages.get_next_link(),
+            }
+        )
+
+
+def _page(request: Request, rows: QuerySet[Execution], asked: dict[str, Any]) -> Response:
+    wanted = rows.filter(**{lookup: asked[name] for name, lookup in _LOOKUPS.items() if name in asked})
+    pages = api.KeysetPagination()
+    found = pages.paginate_queryset(wanted, request)
+    return pages.get_paginated_response(ExecutionOut(found, many=True, context={"standings": standings(found)}).data)
