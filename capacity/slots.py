@@ -384,7 +384,8 @@ def _counts(names: Sequence[str]) -> list[Any]:
 def holders_of_fleet() -> list[FleetHolder]:
     """Every holder, agent by agent (each agent's at one moment). Raises `SlotsUnavailable` while a rebuild is due."""
     with _translated():
-        names = sorted({member.partition(b":")[0].decode() for member in client().zrange(keys.leases(), 0, -1)})
+        members: Any = client().zrange(keys.leases(), 0, -1)
+        names = sorted({member.partition(b":")[0].decode() for member in members})
         calls: list[Call] = [([*GATE, keys.slots(name), keys.holders(name)], [name, ""]) for name in names]
         answers = SCRIPTS["state"].each(calls)
     if not calls:

@@ -12,22 +12,42 @@ local nonce, expiry_ms, lease_seconds = unpack(ARGV, 1, 3)
 if not may_rebuild(epoch_key, rebuild_key, nonce, expiry_ms) then return 0 end
 
 local now = clock()
+local known = {}  -- {agent: {id: number}}, read once
+
+local function numbers_of(name, holders_key)
+  if not known[name] then
+    known[name] = {}
+    for id, value in pairs((read_holders(holders_key))) do
+      local _, _, number = unpack_holder(value)
+      known[name][id] = number
+    end
+  end
+  return known[name]
+end
+
+-- `wanted`, unless it is none or another's.
+local function own_number(numbers, id, wanted)
+  local used = {}
+  for other, number in pairs(numbers) do
+    if other ~= id then used[number] = true end
+  end
+  if wanted >= 1 and not used[wanted] then return wanted end
+  local number = 1
+  while used[number] do number = number + 1 end
+  return number
+end
+
 for i = 1, (#KEYS - 4) / 3 do
   local slots_key, holders_key, slot_key = unpack(KEYS, i * 3 + 2, i * 3 + 4)
-  local name, id, token, number, timeout, age, remaining, preview = unpack(ARGV, i * 8 - 4, i * 8 + 3)
-  local all = read_holders(holders_key)
-  all[id] = nil
-  number = tonumber(number)
-  local free = lowest_free(all)
-  for _, value in pairs(all) do
-    local _, _, taken = unpack_holder(value)
-    if taken == number then number = free end
-  end
-  if number < 1 then number = free end
+  local name, id, token, wanted, timeout, age, remaining, preview = unpack(ARGV, i * 8 - 4, i * 8 + 3)
+  local numbers = numbers_of(name, holders_key)
+  local number = own_number(numbers, id, tonumber(wanted))
   local hard = now + tonumber(remaining)
+  numbers[id] = number
   write_holder({slots = slots_key, holders = holders_key, slot = slot_key, leases = leases_key, name = name, id = id,
     token = token, number = number, phase = 'started', taken = now - tonumber(age), hard = hard,
     lease = math.min(now + tonumber(lease_seconds), hard), timeout = timeout, preview = preview})
-  redis.call('HSETNX', versions_key, name, 0)  -- known to rebuild_open, which steps and announces it
 end
+-- Known to rebuild_open, which steps and announces them.
+for name in pairs(known) do redis.call('HSETNX', versions_key, name, 0) end
 return 1
