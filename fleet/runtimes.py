@@ -116,7 +116,7 @@ class RuntimeField(api.StrictField):
         kind = data.get("kind")
         if type(kind) is not str or kind not in KINDS:
             raise ValidationError(
-                {"kind": [ErrorDetail(f"{self.label()}.kind must be one of {', '.join(KINDS)}", code="invalid")]}
+                {"kind": [ErrorDetail(f"{self.called()}.kind must be one of {', '.join(KINDS)}", code="invalid")]}
             )
         return self._checked(KINDS[kind](), data)
 

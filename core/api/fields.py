@@ -28,11 +28,11 @@ class StrictField(serializers.Field):
         """What the value must be, as the end of a sentence."""
         return "is not valid"
 
-    def label(self) -> str:
+    def called(self) -> str:
         """Its name as a caller writes it: `runtime.url`."""
         if self.parent is None:
             return ""
-        above = self.parent.label() if isinstance(self.parent, StrictField) else ""
+        above = self.parent.called() if isinstance(self.parent, StrictField) else ""
         if not self.field_name:
             return f"every entry of {above}"
         return f"{above}.{self.field_name}" if above else self.field_name
@@ -40,12 +40,12 @@ class StrictField(serializers.Field):
     def fail(self, key: str, **_kwargs: Any) -> NoReturn:
         """Raise the field's one sentence, or that it is required."""
         if key == "required" or (key == "null" and self.required):
-            raise ValidationError(f"{self.label()} is required", code="required")
+            raise ValidationError(f"{self.called()} is required", code="required")
         self.refuse(self.expected())
 
     def refuse(self, sentence: str) -> NoReturn:
-        """Raise `<label> <sentence>`."""
-        raise ValidationError(f"{self.label()} {sentence}".strip(), code="invalid")
+        """Raise its name and `sentence`."""
+        raise ValidationError(f"{self.called()} {sentence}".strip(), code="invalid")
 
 
 class IntegerField(StrictField, serializers.IntegerField):

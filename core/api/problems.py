@@ -70,7 +70,10 @@ class ProblemAnswer:
 
     def http(self) -> HttpResponse:
         """The same for Django."""
-        return HttpResponse(self.body, status=self.status, headers=self.headers)
+        response = HttpResponse(self.body, status=self.status, headers=self.headers)
+        # What is to be logged was, where the error was translated; Django would log each failed run as an error of ours.
+        response._has_been_logged = True  # type: ignore[attr-defined]
+        return response
 
 
 def status_of(error: errors.TrinityError) -> int:
