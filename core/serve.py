@@ -1,14 +1,22 @@
 """How the web server is started, written once for every starter."""
 
+import contextlib
+
 import uvicorn
 
 APPLICATION = "trinity.asgi:application"
 
 
-def uvicorn_config(*, host: str, port: int) -> uvicorn.Config:
-    """uvicorn as Trinity needs it; run it with `uvicorn.Server(config).run()`."""
+def serve(*, host: str, port: int, application: str = APPLICATION) -> None:
+    """Serve in this process until SIGTERM or SIGINT; uvicorn raises the signal once more when it has ended in peace."""
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(uvicorn_config(host=host, port=port, application=application)).run()
+
+
+def uvicorn_config(*, host: str, port: int, application: str) -> uvicorn.Config:
+    """uvicorn as Trinity needs it."""
     return uvicorn.Config(
-        APPLICATION,
+        application,
         host=host,
         port=port,
         lifespan="on",

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import uvicorn
 from django.core.management.base import BaseCommand, CommandParser
 
-from core.serve import uvicorn_config
+from core.serve import serve
 
 
 class Command(BaseCommand):
@@ -31,6 +30,6 @@ class Command(BaseCommand):
 
     def handle(self, *, host: str, port: int, **options: Any) -> None:
         """Run the server."""
-        self.stdout.write(f"Serving http://{host}:{port}/", ending="\n")
+        self.stdout.write(f"Serving http://{host}:{port}/")
         self.stdout.flush()
-        uvicorn.Server(uvicorn_config(host=host, port=port)).run()
+        serve(host=host, port=port)

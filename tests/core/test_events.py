@@ -1,0 +1,166 @@
+"""Events: their names, their wire form, and that nothing depends on Redis or a listener."""
+
+import asyncio
+import json
+import subprocess
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+import redis
+
+from core import events
+from core.embedded_store import EmbeddedStore, free_port, server_program
+from core.events import CHANNEL, Event, publish, wire
+from core.subscriber import Subscriber
+from core.tether import tethered
+from tests.waiting import until
+
+ID = uuid.UUID("01890a5d-ac96-774b-bcce-b302099a8057")
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotBoardPainted(Event):
+    """A test's event."""
+
+    board_id: uuid.UUID
+    at: datetime
+    colour: Colour = Colour.RED
+    names: tuple[str, ...] = ()
+
+
+PAINTED = SlotBoardPainted(board_id=ID, at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), names=("ä",))
+ON_THE_WIRE = {"type": "slot_board.painted", "board_id": str(ID), "at": "2026-01-02T03:04:05Z", "colour": "red", "names": ["ä"]}
+
+
+def test_event_is_named_by_its_class_and_carries_plain_values():
+    assert wire(PAINTED) == ON_THE_WIRE
+    assert json.loads(json.dumps(wire(PAINTED))) == ON_THE_WIRE
+
+
+def test_published_event_reaches_who_listens(valkey):
+    with valkey.pubsub() as pubsub:
+        pubsub.subscribe(CHANNEL)
+        assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+        publish(PAINTED)
+        assert json.loads(pubsub.get_message(timeout=5)["data"]) == ON_THE_WIRE
+
+
+def test_event_that_nobody_can_hear_is_logged_and_breaks_nothing(monkeypatch, caplog):
+    dead = redis.Redis(port=free_port(), retry=None)
+    monkeypatch.setattr(events, "client", lambda: dead)
+    publish(PAINTED)
+    assert [record.event_type for record in caplog.records if record.message == "events.not_published"] == ["slot_board.painted"]
+
+
+class Listening:
+    """A subscriber of this test, and what it heard."""
+
+    def __init__(self, url: str) -> None:
+        self.heard: list[bytes] = []
+        self.returns = 0
+        self.subscriber = Subscriber(url=url, handlers={"one": self.heard.append, "two": self.heard.append}, on_return=self._return)
+
+    def _return(self) -> None:
+        self.returns += 1
+
+
+@asynccontextmanager
+async def listening(url: str) -> AsyncIterator[Listening]:
+    listener = Listening(url)
+    task = asyncio.create_task(listener.subscriber.run())
+    try:
+        await eventually(lambda: listener.subscriber.listening)
+        yield listener
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def eventually(predicate) -> None:
+    async with asyncio.timeout(10):
+        while not predicate():
+            await asyncio.sleep(0.01)
+
+
+def start(store: EmbeddedStore, directory: Path) -> subprocess.Popen[bytes]:
+    with (directory / "store.log").open("ab") as log:
+        process = subprocess.Popen(tethered(store.argv()), stdout=log, stderr=log)
+    until(lambda: answers(store.url))
+    return process
+
+
+def answers(url: str) -> bool:
+    with redis.Redis.from_url(url) as client:
+        try:
+            return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+@pytest.fixture
+def own_store(tmp_path: Path) -> EmbeddedStore:
+    return EmbeddedStore(program=server_program(), directory=tmp_path / "store", port=free_port(), password="secret")
+
+
+def test_subscriber_hears_all_its_channels_and_no_other(store_server):
+    async def story() -> None:
+        async with listening(store_server) as listener:
+            with redis.Redis.from_url(store_server) as client:
+                client.publish("three", "no")
+                client.publish("one", "1")
+                client.publish("two", "2")
+            await eventually(lambda: len(listener.heard) == 2)
+            assert (listener.heard, listener.returns) == ([b"1", b"2"], 1)
+
+    asyncio.run(story())
+
+
+def test_subscriber_listens_again_after_the_store_was_restarted_and_says_so(own_store, tmp_path):
+    process = start(own_store, tmp_path)
+
+    async def story() -> None:
+        nonlocal process
+        async with listening(own_store.url) as listener:
+            process.kill()
+            process.wait()
+            await eventually(lambda: not listener.subscriber.listening)
+            process = await asyncio.to_thread(start, own_store, tmp_path)
+            await eventually(lambda: listener.subscriber.listening)
+            with redis.Redis.from_url(own_store.url) as client:
+                client.publish("two", "again")
+            await eventually(lambda: listener.heard == [b"again"])
+            assert listener.returns == 2
+
+    try:
+        asyncio.run(story())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_subscriber_waits_for_a_store_that_is_not_there_yet(own_store, tmp_path):
+    async def story() -> None:
+        listener = Listening(own_store.url)
+        task = asyncio.create_task(listener.subscriber.run())
+        await asyncio.sleep(0)
+        assert not listener.subscriber.listening
+        process = await asyncio.to_thread(start, own_store, tmp_path)
+        try:
+            await eventually(lambda: listener.subscriber.listening)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            process.kill()
+            process.wait()
+
+    asyncio.run(story())
