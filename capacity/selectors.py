@@ -89,6 +89,23 @@ def slots_of(name: str, *, now: datetime) -> list[SlotView]:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What one agent carries, and what sets its limit now."""
+
+    slots: list[SlotView]
+    queued: int
+    limited_by: str
+
+
+def load_of(gate: Gate, *, now: datetime) -> Load:
+    """The agent's load; raises `SlotsUnavailable`. The fleet is counted only where it has a cap."""
+    taken = slots_of(gate.agent.name, now=now)
+    running = 0 if gate.fleet_limit is None else slots.fleet_count()
+    reason = limited_by(gate.agent, ceiling=gate.ceiling, fleet_limit=gate.fleet_limit, fleet_paused=gate.paused, fleet_count=running)
+    return Load(slots=taken, queued=backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0), limited_by=reason)
+
+
 def measured(refusal: CapacityFull, gate: Gate) -> CapacityFull:
     """The refusal with what a caller needs to try again: the load now, and an estimate of when a place frees."""
     queued = backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0)

@@ -2,10 +2,13 @@
 
 from core.urls import both
 
-from .views import executions, tasks
+from .views import capacity, executions, tasks
 
 app_name = "runtime"
 urlpatterns = [
+    *both("agents/slots", capacity.SlotsView.as_view(), name="slots-list"),
+    *both("agents/<str:name>/capacity", capacity.CapacityView.as_view(), name="capacity-detail"),
+    *both("settings/max-parallel-tasks-ceiling", capacity.CeilingView.as_view(), name="ceiling-detail"),
     *both("agents/<str:name>/task", tasks.TaskView.as_view(), name="task-submit"),
     *both("agents/<str:name>/queue/", executions.QueueView.as_view(), name="queue-detail"),
     *both("agents/<str:name>/executions/", executions.AgentExecutionListView.as_view(), name="agent-execution-list"),

@@ -74,7 +74,8 @@ class StateOfExecution:
 
 def when_finished(request: Request, *, execution_id: uuid.UUID, seconds: float, render: Render) -> HttpResponse:
     """`render`'s answer once the execution has ended or after `seconds`; at once where no server holds the call."""
-    environ = request._request.environ
+    # Django's META is the server's own dictionary.
+    environ = request.META
     if environ.get(HOLDS):
         environ[HOLD] = Hold(key=str(execution_id), seconds=seconds, render=render)
         return HttpResponse()

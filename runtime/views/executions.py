@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backlog import selectors as backlog
-from backlog.models import TERMINAL, Execution, Status, Trigger
+from backlog.models import LINE, TERMINAL, Execution, Status, Trigger
 from core import api
 from core.api.queries import Reader
 from fleet import access
@@ -109,7 +109,7 @@ class QueueView(api.ApiView):
         api.strict_query(request, api.KeysetPagination.parameters)
         agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ)
         pages = api.KeysetPagination()
-        pages.ordering = backlog.LINE
+        pages.ordering = LINE
         rows = pages.paginate_queryset(backlog.queue_of(agent.pk).select_related("agent").defer("agent__runtime"), request)
         return Response(
             {
@@ -127,4 +127,4 @@ def _page(request: Request, rows: QuerySet[Execution], asked: dict[str, Any]) ->
     wanted = rows.filter(**{lookup: asked[name] for name, lookup in _LOOKUPS.items() if name in asked})
     pages = api.KeysetPagination()
     found = pages.paginate_queryset(wanted, request)
-    return pages.get_paginated_response(ExecutionOut(found, many=True, context={"standings": standings(found)}).data)
+    return pages.get_paginated_response(list(ExecutionOut(found, many=True, context={"standings": standings(found)}).data))

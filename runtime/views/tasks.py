@@ -72,7 +72,7 @@ def _late(row: Execution, *, submitted: Submitted, manner: Manner, headers: Mapp
 
 
 def _accepted(submitted: Submitted, *, position: int | None, headers: Mapping[str, str]) -> Answer:
-    body = {
+    body: dict[str, Any] = {
         "status": "accepted" if position is None else "queued",
         "execution_id": str(submitted.execution_id),
         "agent_name": submitted.agent.name,

@@ -1,0 +1,101 @@
+"""Limits and load: one agent's, every agent's, and the fleet-wide ceiling."""
+
+import hashlib
+from collections.abc import Mapping
+
+from django.utils import timezone
+from django.utils.http import parse_etags
+from rest_framework.fields import DateTimeField
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from capacity.gate import gate_of, gated
+from capacity.selectors import Meter, load_of, meters
+from core import api
+from core.conf import conf
+from fleet import access
+from fleet.models import MAX_CEILING, Agent
+from fleet.selectors import agents_visible_to, ceiling
+
+from ..serializers import CapacityIn, CapacityOut, CeilingIn, CeilingOut
+from ..services import controls
+
+#: No version of any settings: what an `If-Match` stands for that is none of our tags.
+_NO_VERSION = -1
+
+
+class CapacityView(api.ApiView):
+    """One agent's limits and load."""
+
+    def get(self, request: Request, name: str) -> Response:
+        """Settings, taken slots and the line's length; the `ETag` is of the settings alone."""
+        api.strict_query(request)
+        agents = gated(Agent.objects.select_related("changed_by").defer("runtime"))
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)
+        gate = gate_of(agent)
+        body = CapacityOut(gate, context={"load": load_of(gate, now=timezone.now())}).data
+        return Response(body, headers={"ETag": _settings_tag(agent)})
+
+    def put(self, request: Request, name: str) -> Response:
+        """The new limit, and whatever else was sent; a raise starts queued work at once."""
+        api.strict_query(request)
+        access.agent_for(principal=self.principal, name=name, verb=access.Verb.CHANGE)
+        changes = CapacityIn.read(request, ceiling=ceiling())
+        agent = controls.set_limit(principal=self.principal, name=name, changes=changes, expected_version=_expected_version(request))
+        body = {"message": "Capacity updated", "agent_name": agent.name, **changes}
+        return Response(body, headers={"ETag": _settings_tag(agent)})
+
+
+class SlotsView(api.ApiView):
+    """The load of every agent one may see."""
+
+    def get(self, request: Request) -> Response:
+        """An object by name; 304 while no agent's version has changed."""
+        api.strict_query(request)
+        agents = meters(agents_visible_to(self.principal).only("name"))
+        headers = {"ETag": f'W/"{_digest(agents)}"', "Cache-Control": "private"}
+        if _digest(agents) in _known_to_caller(request):
+            return Response(status=304, headers=headers)
+        now = DateTimeField().to_representation(timezone.now())
+        return Response({"agents": {name: meter.as_dict() for name, meter in agents.items()}, "timestamp": now}, headers=headers)
+
+
+class CeilingView(api.ApiView):
+    """The fleet-wide upper bound of every agent's limit."""
+
+    def get(self, request: Request) -> Response:
+        """The ceiling and what it may be."""
+        api.strict_query(request)
+        return _ceiling(ceiling())
+
+    def put(self, request: Request) -> Response:
+        """A new ceiling; what agents have stored stays as it is and is only held below it."""
+        api.strict_query(request)
+        access.require_superuser(self.principal)
+        return _ceiling(controls.set_ceiling(principal=self.principal, value=CeilingIn.read(request)["value"]))
+
+
+def _ceiling(value: int) -> Response:
+    first = min(MAX_CEILING, conf.max_parallel_tasks_ceiling)
+    return Response(CeilingOut({"value": value, "default": first, "min": 1, "max": MAX_CEILING}).data)
+
+
+def _settings_tag(agent: Agent) -> str:
+    return f'"{agent.settings_version}"'
+
+
+def _expected_version(request: Request) -> int | None:
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    tag = header.strip().strip('"')
+    return int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 19 else _NO_VERSION
+
+
+def _digest(agents: Mapping[str, Meter]) -> str:
+    versions = "\n".join(f"{name} {agents[name].version}" for name in sorted(agents))
+    return hashlib.sha256(versions.encode()).hexdigest()[:32]
+
+
+def _known_to_caller(request: Request) -> set[str]:
+    return {tag.removeprefix("W/").strip('"') for tag in parse_etags(request.headers.get("If-None-Match", ""))}
