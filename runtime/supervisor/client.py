@@ -79,6 +79,10 @@ class Command:
         """Let it go on until `deadline` on the system's monotonic clock. Returns at once."""
         self._link.send({"op": "extend", "run": self.run, "deadline": finite(deadline)})
 
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it is over, after at most `seconds`."""
+        return self._finished.wait(seconds)
+
     def close_stdin(self) -> None:
         """Tell it that there is no more input."""
         self._close(self.stdin)
@@ -89,7 +93,8 @@ class Command:
             self.kill()
             self._finished.wait()
         with self._lock:
-            os.close(self._ring)
+            if self._ring >= 0:
+                os.close(self._ring)
             self._ring = -1
         for descriptor in list(self._open):
             self._close(descriptor)
@@ -294,9 +299,14 @@ def start(*, argv: list[str], cwd: str, env: dict[str, str], mark: str, deadline
         NotStarted: It could not be started.
         SupervisorGone: The supervisor ended meanwhile; the next start makes a new one.
     """
-    command = _links.get().start(argv=argv, cwd=cwd, env=env, mark=mark, deadline=deadline)
+    command = link().start(argv=argv, cwd=cwd, env=env, mark=mark, deadline=deadline)
     command.wait_started()
     return command
+
+
+def link() -> Link:
+    """The link of this process; made now if there is none."""
+    return _links.get()
 
 
 def close() -> None:
