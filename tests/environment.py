@@ -13,12 +13,12 @@ from pathlib import Path
 from core.embedded_store import EmbeddedStore, StoreServerMissing, free_port, installed_program, packaged_program
 
 #: Variables of the user's that must not reach the tests.
-_FOREIGN = ("REDIS_URL", "DATABASE_URL", "CELERY_BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG", "LOG_LEVEL")
+FOREIGN = ("REDIS_URL", "DATABASE_URL", "CELERY_BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG", "LOG_LEVEL")
 
 
 def clean() -> None:
     """Drop from the environment whatever would configure Trinity."""
-    for name in [name for name in os.environ if name.startswith("TRINITY_") or name in _FOREIGN]:
+    for name in [name for name in os.environ if name.startswith("TRINITY_") or name in FOREIGN]:
         del os.environ[name]
 
 
