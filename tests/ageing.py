@@ -1,19 +1,29 @@
-"""Make stored times older, instead of waiting: what would be read after some seconds without a change."""
+"""Ageing what is stored, so that clocks of the database and of Redis need not be waited for nor replaced."""
 
-import math
-import uuid
+from datetime import timedelta
 
 import redis
+from django.db.models import DateTimeField, F
 
+from backlog.models import Execution
 from capacity import keys
 
 
-def age_slot(valkey: redis.Redis, agent: str, execution_id: uuid.UUID, seconds: float) -> None:
-    """A slot as it would stand after `seconds` more: its clock, its lease, its hard limit, its display hash."""
+def age_row(execution: Execution, seconds: float) -> Execution:
+    """The row as it would stand after `seconds` more, fresh from the database."""
+    moments = [f.name for f in Execution._meta.concrete_fields if isinstance(f, DateTimeField)]
+    Execution.objects.filter(id=execution.id).update(**{name: F(name) - timedelta(seconds=seconds) for name in moments})
+    return Execution.objects.get(id=execution.id)
+
+
+def age_slot(store: redis.Redis, name: str, execution_id: object, seconds: float) -> None:
+    """Agent `name`'s slot as it would stand after `seconds` more: taken, lease and hard limit that much earlier."""
     member = str(execution_id)
-    valkey.zincrby(keys.slots(agent), -seconds, member)
-    valkey.zincrby(keys.leases(), -seconds, f"{agent}:{member}")
-    token, phase, number, hard, started = valkey.hget(keys.holders(agent), member).decode().split()
-    older = float(hard) - seconds
-    valkey.hset(keys.holders(agent), member, f"{token} {phase} {number} {older:.6f} {started}")
-    valkey.expireat(keys.slot(agent, member), math.ceil(older))
+    token, phase, number, hard, started = store.hget(keys.holders(name), member).decode().split(" ")
+    aged = " ".join([token, phase, number, f"{float(hard) - seconds:.6f}", started])
+    with store.pipeline() as pipe:
+        pipe.hset(keys.holders(name), member, aged)
+        pipe.zincrby(keys.slots(name), -seconds, member)
+        pipe.zincrby(keys.leases(), -seconds, f"{name}:{member}")
+        pipe.pexpireat(keys.slot(name, member), store.pexpiretime(keys.slot(name, member)) - int(seconds * 1000))
+        pipe.execute()
