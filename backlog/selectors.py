@@ -45,7 +45,7 @@ def agents_waiting() -> QuerySet[Agent]:
 def depths(agent_ids: list[int]) -> dict[int, int]:
     """How many rows each agent has in line; agents with none are left out."""
     rows = Execution.objects.filter(agent_id__in=agent_ids, status=Status.QUEUED).order_by()
-    return dict(rows.values_list("agent_id").annotate(Count("*")))
+    return dict(rows.values_list("agent_id").annotate(queued=Count("*")))
 
 
 def position_of(row: Execution) -> int | None:
@@ -68,7 +68,7 @@ def positions_of(rows: Iterable[Execution]) -> dict[uuid.UUID, int]:
 def holders(agent_ids: Iterable[int]) -> dict[int, int]:
     """How many rows of each agent hold a slot; agents with none are left out."""
     rows = Execution.objects.filter(agent_id__in=agent_ids, slot_token__isnull=False).order_by()
-    return dict(rows.values_list("agent_id").annotate(Count("*")))
+    return dict(rows.values_list("agent_id").annotate(queued=Count("*")))
 
 
 def ahead_of(row: Execution) -> QuerySet[Execution]:

@@ -12,8 +12,9 @@ from fleet.models import Agent, KeyScope
 from fleet.principals import Principal
 from fleet.selectors import living_agents
 
+from .load import KEY_FILE
+
 _PROGRAM = Path(__file__).with_name("agent.py")
-KEY_FILE = "demo_key"
 
 
 def ensure_agents(*, owner: User, server_url: str) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import httpx
 
 from core.data_dir import data_dir
-from runtime.demo.fleet import KEY_FILE
 
+#: In the data directory, readable by its owner only.
+KEY_FILE = "demo_key"
 #: Mean seconds between two tasks of an agent when it is quiet, and when it is busy.
 QUIET_SECONDS, BUSY_SECONDS = 4.0, 0.8
 #: From quiet to busy and back. Each agent has its own, so that they differ on the screen.
