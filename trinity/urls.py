@@ -12,6 +12,7 @@ urlpatterns = [
     path("api/", include("runtime.urls")),
     path("api/", include("fleet.urls")),
     path("", include("frontend.api_urls")),
+    path("", include("frontend.urls")),
     # The last pattern under `/api/`.
     re_path(r"^api(?:/.*)?$", api.unknown_path),
 ]

@@ -1,0 +1,49 @@
+// @ts-check
+/** Keeps every `<capacity-meter agent=…>` of the page in step with one socket. */
+import "../elements/capacity-meter.js";
+import { CapacitySocket } from "../state/socket.js";
+import { CapacityStore } from "../state/store.js";
+
+/** @typedef {import("../elements/capacity-meter.js").CapacityMeter} CapacityMeter */
+
+const WORDS = { connecting: "", live: "Live", waiting: "Reconnecting…", paused: "", refused: "Not live" };
+
+/**
+ * Starts the page's one connection.
+ * @param {{agents?: string[]}} [options] narrows it
+ */
+export function follow(options = {}) {
+  const store = new CapacityStore();
+  const socket = new CapacitySocket(store, options);
+  store.addEventListener("change", (event) => showChanged(store, /** @type {CustomEvent} */ (event).detail.names));
+  store.addEventListener("stale", () => allMeters().forEach((meter) => showAge(store, meter)));
+  socket.addEventListener("status", (event) => say(/** @type {CustomEvent} */ (event).detail));
+  socket.start();
+  return store;
+}
+
+/** @returns {CapacityMeter[]} */
+function allMeters() {
+  return [...document.querySelectorAll("capacity-meter[agent]")].map((meter) => /** @type {CapacityMeter} */ (meter));
+}
+
+/** @param {CapacityStore} store @param {string[]} names */
+function showChanged(store, names) {
+  const changed = new Set(names);
+  for (const meter of allMeters()) if (changed.has(meter.agent)) meter.show(store.get(meter.agent));
+}
+
+/** @param {CapacityStore} store @param {CapacityMeter} meter */
+function showAge(store, meter) {
+  meter.asOf = store.asOf.toISOString();
+  meter.stale = store.stale;
+}
+
+/** @param {{state: keyof WORDS, code?: number}} status */
+function say({ state, code }) {
+  const line = document.getElementById("live");
+  // While it connects or sleeps the last word stays: a status line that flickers is read out each time.
+  if (!line || state === "connecting" || state === "paused") return;
+  line.dataset.state = state;
+  line.textContent = code === 4401 ? "Signed out: load the page again" : WORDS[state];
+}

@@ -1,0 +1,21 @@
+"""Paths of the pages."""
+
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+from django.views.generic import RedirectView
+
+from core.urls import both
+
+from . import pages
+
+app_name = "frontend"
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="frontend:agent-list"), name="home"),
+    *both("login/", pages.LoginPage.as_view(), name="login"),
+    *both("logout/", LogoutView.as_view(), name="logout"),
+    *both("account/", pages.AccountPage.as_view(), name="account"),
+    *both("account/changed/", pages.account_changed, name="account-changed"),
+    *both("agents/", pages.agents, name="agent-list"),
+    *both("agents/<str:name>/", pages.agent, name="agent-detail"),
+    *both("agents/<str:name>/work/", pages.agent_work, name="agent-work"),
+]

@@ -1,0 +1,172 @@
+"""The pages as the server makes them."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.test import Client, override_settings
+
+from backlog.models import Execution, Status
+from core.ids import new_token
+from fleet.models import Agent, Share
+
+pytestmark = pytest.mark.django_db
+
+SignIn = Callable[[User], Client]
+
+
+@pytest.fixture
+def signed_in(valkey: redis.Redis) -> SignIn:
+    """Makes browsers in which a user is signed in."""
+
+    def make(user: User) -> Client:
+        client = Client(raise_request_exception=False)
+        client.force_login(user)
+        return client
+
+    return make
+
+
+@pytest.fixture
+def out_of_reach(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slot store refuses every command, as one that is out of memory would."""
+    pool = valkey.connection_pool
+    monkeypatch.setitem(pool.connection_kwargs, "port", 1)
+    monkeypatch.setitem(pool.connection_kwargs, "host", "127.0.0.1")
+    pool.disconnect()
+
+
+def submitted(agent: Agent, **columns: object) -> Execution:
+    """A row of the agent's, waiting unless told otherwise."""
+    values = {"message": "Look at the weather", "timeout_seconds": 60, "status": Status.QUEUED} | columns
+    return Execution.objects.create(agent=agent, agent_name=agent.name, **values)
+
+
+def test_the_root_leads_to_the_agents(client: Client) -> None:
+    assert client.get("/")["Location"] == "/agents/"
+
+
+@pytest.mark.parametrize("path", ["/agents/", "/agents/a/", "/agents/a/work/", "/account/", "/account/changed/"])
+def test_a_stranger_is_sent_to_sign_in_and_back(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer["Location"]) == (302, f"/login/?next={path}")
+
+
+def test_signing_in_leads_where_one_wanted_to_go(client: Client, owner: User, valkey: redis.Redis) -> None:
+    answer = client.post("/login/", {"username": "olga", "password": "olga-password", "next": "/agents/a/"})
+    assert answer["Location"] == "/agents/a/"
+    assert client.post("/login/?next=//elsewhere.example/", {"username": "olga", "password": "olga-password"})["Location"] == "/agents/"
+
+
+def test_a_wrong_password_is_said_on_the_form(client: Client, owner: User, valkey: redis.Redis) -> None:
+    answer = client.post("/login/", {"username": "olga", "password": "wrong"})
+    assert answer.status_code == 200
+    assert "correct username and password" in answer.text
+
+
+@override_settings(TRINITY_LOGIN_RATE="2/min")
+def test_too_many_tries_are_refused_with_the_time_to_wait_even_with_the_right_password(client: Client, owner: User, valkey: redis.Redis) -> None:
+    for _ in range(2):
+        client.post("/login/", {"username": "olga", "password": "wrong"})
+    answer = client.post("/login/", {"username": "olga", "password": "olga-password"})
+    assert answer.status_code == 429
+    assert 1 <= int(answer["Retry-After"]) <= 60
+    assert "Too many requests. Try again in" in answer.text
+
+
+def test_signing_out_takes_a_post(signed_in: SignIn, owner: User) -> None:
+    client = signed_in(owner)
+    assert client.get("/logout/").status_code == 405
+    assert client.post("/logout/")["Location"] == "/login/"
+    assert client.get("/agents/").status_code == 302
+
+
+def test_a_password_is_changed_by_who_knows_the_old_one(signed_in: SignIn, owner: User) -> None:
+    client = signed_in(owner)
+    new = {"new_password1": "quite-another-1", "new_password2": "quite-another-1"}
+    assert client.post("/account/", {"old_password": "wrong", **new}).status_code == 200
+    assert client.post("/account/", {"old_password": "olga-password", **new})["Location"] == "/account/changed/"
+    owner.refresh_from_db()
+    assert owner.check_password("quite-another-1")
+    assert client.get("/account/changed/").status_code == 200
+
+
+def test_the_agents_page_shows_a_meter_for_each_visible_agent_with_its_values(
+    signed_in: SignIn, owner: User, stranger: User, make_agent: Callable[..., Agent]
+) -> None:
+    mine, shared = make_agent(name="mine", limit=5), make_agent(name="shared", owner=stranger)
+    make_agent(name="hidden", owner=stranger)
+    Share.objects.create(agent=shared, user=owner)
+    submitted(mine)
+    text = signed_in(owner).get("/agents/").text
+    assert re.findall(r'<capacity-meter agent="([^"]+)"', text) == ["mine", "shared"]
+    assert re.search(r'agent="mine" active="0" max="5" queued="1" version="\d+" height="48" width="6"', text)
+    assert '<meter min="0" max="5" value="0" aria-label="mine slots">' in text
+
+
+def test_a_page_without_agents_says_how_they_come(signed_in: SignIn, stranger: User) -> None:
+    text = signed_in(stranger).get("/agents/").text
+    assert '<div class="empty" id="empty">' in text
+    assert "<capacity-meter" not in text
+
+
+def test_with_the_slot_store_out_of_reach_meters_are_unknown_and_the_page_says_why(
+    signed_in: SignIn, owner: User, agent: Agent, out_of_reach: None
+) -> None:
+    client = signed_in(owner)
+    for path in ("/agents/", f"/agents/{agent.name}/"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert 'active="unknown" max="3"' in answer.text
+        assert '<p class="notice notice--bad" id="unknown">' in answer.text
+
+
+def test_an_agents_page_shows_its_slots_its_backlog_in_order_and_what_it_ran(
+    signed_in: SignIn, owner: User, agent: Agent, valkey: redis.Redis
+) -> None:
+    first, urgent = submitted(agent, message="first <b>"), submitted(agent, message="urgent", priority=9)
+    done = submitted(agent, message="done", status=Status.FAILED, error="no luck", completed_at="2026-01-02T12:03:05Z")
+    text = signed_in(owner).get(f"/agents/{agent.name}/").text
+    assert text.count("<td>free</td>") == 3
+    assert text.index(str(urgent.id)) < text.index(str(first.id))
+    assert "first &lt;b&gt;" in text
+    assert "no luck" in text
+    assert f'data-cancel="{first.id}"' in text
+    assert f'data-cancel="{done.id}"' not in text
+
+
+def test_a_running_execution_can_be_cancelled_from_the_page_unless_it_is_being_cancelled(signed_in: SignIn, owner: User, agent: Agent) -> None:
+    running = submitted(agent, status=Status.RUNNING, slot_token=new_token(), slot_number=1, started_at="2026-01-02T12:03:05Z")
+    client = signed_in(owner)
+    assert f'data-cancel="{running.id}" data-running' in client.get(f"/agents/{agent.name}/work/").text
+    Execution.objects.filter(pk=running.pk).update(cancel_requested_at="2026-01-02T12:03:06Z")
+    text = client.get(f"/agents/{agent.name}/work/").text
+    assert "cancelling" in text
+    assert "data-cancel" not in text
+
+
+def test_a_guest_sees_cancel_only_beside_what_they_submitted(signed_in: SignIn, agent: Agent, stranger: User) -> None:
+    Share.objects.create(agent=agent, user=stranger)
+    own, other = submitted(agent, submitted_by=stranger), submitted(agent)
+    text = signed_in(stranger).get(f"/agents/{agent.name}/").text
+    assert f'data-cancel="{own.id}"' in text
+    assert f'data-cancel="{other.id}"' not in text
+
+
+@pytest.mark.parametrize("path", ["/agents/{name}/", "/agents/{name}/work/", "/agents/nobody/", "/agents/%00/", "/nowhere"])
+def test_what_is_not_yours_answers_like_what_is_not_there(signed_in: SignIn, agent: Agent, stranger: User, path: str) -> None:
+    answer = signed_in(stranger).get(path.format(name=agent.name))
+    assert answer.status_code == 404
+    assert "Not found" in answer.text
+
+
+def test_pages_carry_a_strict_policy_and_nothing_inline(signed_in: SignIn, owner: User, agent: Agent) -> None:
+    submitted(agent)
+    client = signed_in(owner)
+    for path in ("/login/", "/agents/", f"/agents/{agent.name}/", "/account/", "/nowhere"):
+        answer = client.get(path, follow=True)
+        assert "script-src 'self'" in answer["Content-Security-Policy"]
+        assert "unsafe" not in answer["Content-Security-Policy"]
+        assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", answer.text)
