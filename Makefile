@@ -64,3 +64,7 @@ check: $(INSTALLED) ## Check format, lint, types, imports, migrations and settin
 format: $(INSTALLED) ## Rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+.PHONY: docs
+docs: $(INSTALLED) ## Write the documents that follow from the code
+	$(CHECK_ENV) $(BIN)/python tests/architecture/documents.py
