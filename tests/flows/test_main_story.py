@@ -1,0 +1,115 @@
+"""The main job, end to end: tasks take slots, wait in line, start as slots free, and every reading of it is true."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.agents.server import AgentServer
+from tests.flows.submitting import all_ended, execution, holders, submit, unsettled
+from tests.stack import Stack
+
+Until = Callable[..., Any]
+
+
+@pytest.fixture(params=["command", "http"])
+def slow_agent(request: pytest.FixtureRequest, stack: Stack, agent_server: AgentServer) -> str:
+    """An agent with two slots whose tasks last about half a second, by each runtime."""
+    if request.param == "command":
+        return stack.make_agent(runtime={"kind": "command", "argv": ["sh", "-c", "sleep 0.5; printf 'done: '; cat"]}, limit=2)
+    return stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=2, key=stack.superuser_key)
+
+
+def test_five_tasks_on_two_slots_run_in_order_and_end_with_the_agents_own_output(stack: Stack, slow_agent: str, until: Until) -> None:
+    api = stack.api(stack.superuser_key)
+    answers = [submit(api, slow_agent, f"sleep=0.5 task {number}") for number in range(5)]
+    assert [(one["status"], one.get("queue_position")) for one in answers] == [
+        ("accepted", None), ("accepted", None), ("queued", 1), ("queued", 2), ("queued", 3),
+    ]  # fmt: skip
+    capacity = api.get(f"/api/agents/{slow_agent}/capacity").json()
+    assert (capacity["active_slots"], capacity["available_slots"], capacity["queued"]) == (2, 0, 3)
+    assert [slot["slot_number"] for slot in capacity["slots"]] == [1, 2]
+    assert {slot["execution_id"] for slot in capacity["slots"]} == {one["execution_id"] for one in answers[:2]}
+    meter = api.get("/api/agents/slots").json()["agents"][slow_agent]
+    assert (meter["max"], meter["active"], meter["queued"]) == (2, 2, 3)
+
+    ids = [one["execution_id"] for one in answers]
+    until(lambda: all_ended(api, ids))
+    ended = [execution(api, one) for one in ids]
+    assert [one["status"] for one in ended] == ["success"] * 5
+    assert [one["response"] for one in ended] == [f"done: sleep=0.5 task {number}" for number in range(5)]
+    starts = [one["started_at"] for one in ended]
+    assert starts == sorted(starts)
+    assert {one["slot_number"] for one in ended} == {1, 2}
+    until(lambda: holders(stack, slow_agent) == 0 and unsettled(stack, slow_agent) == 0)
+    assert api.get("/api/agents/slots").json()["agents"][slow_agent] | {"version": 0} == {
+        "max": 2, "active": 0, "queued": 0, "paused": False, "version": 0,
+    }  # fmt: skip
+
+
+def test_a_sync_task_answers_with_its_result_and_is_refused_at_capacity(stack: Stack, slow_agent: str, until: Until) -> None:
+    api = stack.api(stack.superuser_key)
+    answer = api.post(f"/api/agents/{slow_agent}/task", json={"message": "sleep=0.2 now"})
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["status"], answer.json()["response"]) == ("success", "done: sleep=0.2 now")
+
+    taken = [submit(api, slow_agent, "sleep=0.5 holds") for _ in range(2)]
+    refused = api.post(f"/api/agents/{slow_agent}/task", json={"message": "no room"})
+    assert refused.status_code == 429
+    assert refused.json()["detail"] == f"Agent '{slow_agent}' is at capacity (2 parallel tasks). Try again later."
+    assert refused.json()["code"] == "at_capacity"
+    assert 1 <= int(refused.headers["Retry-After"]) <= 300
+    until(lambda: all_ended(api, [one["execution_id"] for one in taken]))
+    rows = stack.sql("SELECT count(*) AS n FROM backlog_execution WHERE agent_name = %s", slow_agent)
+    assert rows[0]["n"] == 3
+
+
+def test_every_field_reaches_the_agent_the_same_whether_it_waited_or_not(stack: Stack, agent_server: AgentServer, until: Until) -> None:
+    agent = stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=1)
+    api = stack.api()
+    fields = {
+        "model": "m-1", "system_prompt": " keep  my spaces ", "allowed_tools": ["read", "write"], "max_turns": 7,
+        "timeout_seconds": 77, "metadata": {"ünicode": [1, None, {"deep": True}]}, "priority": 3,
+    }  # fmt: skip
+    answers = [submit(api, agent, "sleep=0.3 same", **fields) for _ in range(2)]
+    assert [one["status"] for one in answers] == ["accepted", "queued"]
+    until(lambda: all_ended(api, [one["execution_id"] for one in answers]))
+    direct, waited = ({key: value for key, value in body.items() if key != "execution_id"} for body in agent_server.bodies)
+    assert direct == waited
+    assert direct["message"] == "sleep=0.3 same"
+    assert {key: direct[key] for key in fields if key != "priority"} == {key: value for key, value in fields.items() if key != "priority"}
+
+
+def test_a_raised_limit_starts_waiting_work_without_any_other_event(stack: Stack, agent_server: AgentServer, until: Until) -> None:
+    agent = stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=1)
+    api = stack.api()
+    for _ in range(5):
+        submit(api, agent, "hang")
+    until(lambda: agent_server.active == 1)
+    assert api.put(f"/api/agents/{agent}/capacity", json={"max_parallel_tasks": 5}).status_code == 200
+    until(lambda: agent_server.active == 5)
+    assert api.put(f"/api/agents/{agent}/capacity", json={"max_parallel_tasks": 1}).status_code == 200
+    capacity = api.get(f"/api/agents/{agent}/capacity").json()
+    assert (capacity["active_slots"], capacity["available_slots"], capacity["max_parallel_tasks"]) == (5, 0, 1)
+    late = submit(api, agent, "late")
+    assert late["status"] == "queued"
+    agent_server.let_go()
+    until(lambda: unsettled(stack, agent) == 0)
+    assert agent_server.peak == 5
+
+
+def test_the_ceiling_bounds_every_limit_and_rewrites_none(stack: Stack, agent_server: AgentServer, until: Until) -> None:
+    agent = stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=5)
+    owner, superuser = stack.api(), stack.api(stack.superuser_key)
+    assert superuser.put("/api/settings/max-parallel-tasks-ceiling", json={"value": 2}).status_code == 200
+    try:
+        for _ in range(5):
+            submit(owner, agent, "hang")
+        until(lambda: agent_server.active == 2)
+        capacity = owner.get(f"/api/agents/{agent}/capacity").json()
+        assert (capacity["max_parallel_tasks"], capacity["effective_max_parallel_tasks"], capacity["limited_by"]) == (5, 2, "ceiling")
+    finally:
+        assert superuser.put("/api/settings/max-parallel-tasks-ceiling", json={"value": 10}).status_code == 200
+    until(lambda: agent_server.active == 5)
+    agent_server.let_go()
+    until(lambda: unsettled(stack, agent) == 0)
