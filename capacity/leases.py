@@ -2,8 +2,25 @@
 
 import uuid
 from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 
 from backlog.drafts import Queued
+
+
+class RenewOutcome(IntEnum):
+    """What became of one lease's renewal."""
+
+    REBUILDING = 0
+    OK = 1
+    REFUSED = 2
+
+
+class Phase(StrEnum):
+    """How far a holder is: its worker hasn't begun, it has, or its lease ended."""
+
+    GRANTED = "granted"
+    STARTED = "started"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from fleet.models import Agent
 from . import slots
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
-from .leases import Acquired, Admission, Admitted, Lease
+from .leases import Acquired, Admission, Admitted, Lease, RenewOutcome
 from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
 
 log = structlog.get_logger(__name__)
@@ -215,7 +215,7 @@ class CapacityManager:
 
     # -- Leases --------------------------------------------------------------------------------------------------------
 
-    def renew(self, leases: Sequence[Lease]) -> list[slots.RenewOutcome]:
+    def renew(self, leases: Sequence[Lease]) -> list[RenewOutcome]:
         """Renew leases; the first renewal of one starts it. `REBUILDING`: carry on and ask again."""
         return slots.renew(leases=leases, lease_seconds=conf.lease_seconds)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from core.redis import Call, RedisError, Script, client
 
 from . import keys
 from .errors import SlotsUnavailable
-from .leases import Lease
+from .leases import Lease, Phase, RenewOutcome
 
 LUA = Path(__file__).parent / "lua"
 SCRIPTS = {path.stem: Script(path, prelude=LUA / "common.lua") for path in sorted(LUA.glob("*.lua")) if path.stem != "common"}
@@ -69,27 +69,11 @@ class HandoverOutcome(IntEnum):
     FOREIGN = 3
 
 
-class RenewOutcome(IntEnum):
-    """What became of one lease's renewal."""
-
-    REBUILDING = 0
-    OK = 1
-    REFUSED = 2
-
-
 class ReclaimOutcome(IntEnum):
     """What became of `reclaim`."""
 
     REBUILDING = 0
     OK = 1
-
-
-class Phase(StrEnum):
-    """How far a holder is: its worker hasn't begun, it has, or its lease ended."""
-
-    GRANTED = "granted"
-    STARTED = "started"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, kw_only=True)

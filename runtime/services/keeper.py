@@ -16,9 +16,8 @@ from django.db import DatabaseError, close_old_connections
 from backlog import selectors as rows
 from backlog.models import Status
 from capacity.errors import SlotsUnavailable
-from capacity.leases import Lease
+from capacity.leases import Lease, RenewOutcome
 from capacity.manager import CapacityManager
-from capacity.slots import RenewOutcome
 from core.conf import conf
 
 from ..runtimes.base import Stop, StopReason

@@ -15,9 +15,8 @@ from django.db.models.functions import Now
 from backlog import selectors as rows
 from backlog import services as backlog
 from backlog.models import TERMINAL, Execution, Status
-from capacity.leases import Admission, Lease
+from capacity.leases import Admission, Lease, Phase
 from capacity.manager import CapacityManager
-from capacity.slots import Phase
 from core import events
 from core.conf import conf
 from fleet.models import RuntimeKind

@@ -19,9 +19,8 @@ from backlog.models import Execution, Status
 from backlog.services import Outcome
 from capacity.errors import SlotsUnavailable
 from capacity.gate import Gate, look
-from capacity.leases import Admission, Lease
+from capacity.leases import Admission, Lease, RenewOutcome
 from capacity.manager import CapacityManager, preview
-from capacity.slots import RenewOutcome
 from core import events
 from core.db import hand_back, storable
 from core.ids import new_token
