@@ -19,6 +19,8 @@ from core.tether import tethered
 from tests import environment
 from tests.agents.server import AgentServer
 
+# A real one takes half a second for each person that a test makes.
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 django.setup()
 
 from django.contrib.auth.models import User
