@@ -115,9 +115,7 @@ class RuntimeField(api.StrictField):
             self.fail("invalid")
         kind = data.get("kind")
         if type(kind) is not str or kind not in KINDS:
-            raise ValidationError(
-                {"kind": [ErrorDetail(f"{self.called()}.kind must be one of {', '.join(KINDS)}", code="invalid")]}
-            )
+            raise ValidationError({"kind": [ErrorDetail(f"{self.called()}.kind must be one of {', '.join(KINDS)}", code="invalid")]})
         return self._checked(KINDS[kind](), data)
 
     def to_representation(self, value: Any) -> Any:

@@ -153,6 +153,14 @@ def create_key(*, owner: User, scope: str, name: str, agent: Agent | None = None
     return NewKey(row=row, key=key)
 
 
+def revoke_key(*, principal: Principal, key: ApiKey) -> None:
+    """The key is refused from now on; again: nothing changes. Raises `PersonRequired`, `AccessDenied` for another's key."""
+    access.require_person(principal)
+    if key.owner_id != principal.user.pk and not principal.is_superuser:
+        raise AccessDenied
+    ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
 def _check_key(owner: User, scope: KeyScope, agent: Agent | None) -> None:
     if not owner.is_active:
         raise UnusableKey(f"{owner.get_username()} is not active")

@@ -39,7 +39,7 @@ class StrictField(serializers.Field):
 
     def fail(self, key: str, **_kwargs: Any) -> NoReturn:
         """Raise the field's one sentence, or that it is required."""
-        if key == "required" or (key == "null" and self.required):
+        if key == "required" or (key == "null" and self.required and self.field_name):
             raise ValidationError(f"{self.called()} is required", code="required")
         self.refuse(self.expected())
 

@@ -12,8 +12,8 @@ from django.urls import path
 from rest_framework.response import Response
 
 from core import api, errors
-from core.urls import both
 from core.embedded_store import free_port
+from core.urls import both
 from trinity.urls import handler400, handler404, handler500  # noqa: F401 - Django looks for them beside `urlpatterns`
 
 
@@ -166,7 +166,9 @@ def test_another_method_is_refused_with_those_that_there_are(web):
 
 
 @pytest.mark.urls(__name__)
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", ""])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", ""]
+)
 def test_another_media_type_is_refused(web, kind):
     body = problem(web.generic("POST", "/api/echo", b"a=1", content_type=kind))
     assert (body["status"], body["code"]) == (415, "unsupported_media_type")
@@ -201,4 +203,3 @@ def test_field_errors_become_pointers():
         {"pointer": "/inner/a~1b~0c", "code": "unknown_field", "detail": "Unknown field 'a/b~c'; the valid fields are depth"},
         {"pointer": "/names/1", "code": "invalid", "detail": "every entry of names must be text, not empty"},
     ]
-

@@ -31,7 +31,13 @@ def friend(db: None, agent: Agent) -> User:
 
 @pytest.fixture
 def principals(
-    owner: User, friend: User, stranger: User, superuser: User, agent: Agent, make_agent: Callable[..., Agent], make_key: Callable[..., NewKey]
+    owner: User,
+    friend: User,
+    stranger: User,
+    superuser: User,
+    agent: Agent,
+    make_agent: Callable[..., Agent],
+    make_key: Callable[..., NewKey],
 ) -> dict[str, Principal]:
     """One of each kind, as seen from `agent`."""
     other = make_agent(owner=stranger)

@@ -46,7 +46,18 @@ def test_another_scheme_is_as_good_as_none(header, api):
 
 
 @pytest.mark.parametrize(
-    "header", ["Bearer", "Bearer ", "Bearer a b", "Bearer abc", "bearer a.b.c", "Bearer trinity_", "Bearer trinity_nobody", "Bearer \xe9", "Bearer trinity_\xe9"]
+    "header",
+    [
+        "Bearer",
+        "Bearer ",
+        "Bearer a b",
+        "Bearer abc",
+        "bearer a.b.c",
+        "Bearer trinity_",
+        "Bearer trinity_nobody",
+        "Bearer \xe9",
+        "Bearer trinity_\xe9",
+    ],
 )
 def test_a_bad_token_is_invalid(header, api):
     assert told(get(api(None), Authorization=header)) == INVALID
