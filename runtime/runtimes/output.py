@@ -1,5 +1,6 @@
 """A program's output, line by line: JSON objects are events, the last result is the response, the rest is text."""
 
+import io
 from typing import Any
 
 from .answers import decode, parse_object, usage_of
@@ -7,6 +8,8 @@ from .base import Emit, Result
 
 #: Longest type of an event.
 MAX_TYPE_CHARACTERS = 32
+#: Most events of one run: ten megabytes of `{}` would be millions of rows.
+MAX_EVENTS = 10_000
 
 
 class Output:
@@ -16,7 +19,8 @@ class Output:
         self._emit = emit
         self._line = bytearray()
         self._together: list[str] = []
-        self._text: list[str] = []
+        self._text = io.StringIO()
+        self._events = 0
         self._last: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -39,7 +43,7 @@ class Output:
         if self._line:
             self.feed(b"\n")
         if self._last is None:
-            return Result(response="\n".join(self._text))
+            return Result(response=self._text.getvalue().removesuffix("\n"))
         response = self._last["response"]
         return Result(response=response, usage=usage_of(self._last.get("usage")))
 
@@ -51,14 +55,23 @@ class Output:
             self._last = fields
         else:
             self._pass_text()
-            self._emit(_type_of(fields.pop("type", None)), fields)
+            self._pass(_type_of(fields.pop("type", None)), fields)
 
     def _pass_text(self) -> None:
-        lines, self._together = self._together, []
-        self._text += lines
-        text = "\n".join(lines)
+        if not self._together:
+            return
+        text = "\n".join(self._together)
+        self._together.clear()
+        self._text.write(text + "\n")
         if text.strip():
-            self._emit("text", {"text": text})
+            self._pass("text", {"text": text})
+
+    def _pass(self, kind: str, data: dict[str, Any]) -> None:
+        self._events += 1
+        if self._events < MAX_EVENTS:
+            self._emit(kind, data)
+        elif self._events == MAX_EVENTS:
+            self._emit("truncated", {"text": f"Only the first {MAX_EVENTS - 1} events are kept"})
 
 
 def _type_of(value: object) -> str:

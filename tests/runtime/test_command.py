@@ -147,6 +147,13 @@ sys.stdout.buffer.write(b'a\0b\xffc\r\n{"type": "result", "response": "d\\u0000e
     assert performed.events == [("text", {"text": "ab\ufffdc"}), ("x" * 32, {"k": 1})]
 
 
+def test_a_flood_of_events_is_cut_off_and_the_response_is_not() -> None:
+    performed = Performed(["sh", "-c", """yes '{"a": 1}' | head -n 200000; echo '{"type": "result", "response": "done"}'"""])
+    assert performed.result(60) == Result(response="done")
+    assert len(performed.events) == 10_000
+    assert performed.events[-1] == ("truncated", {"text": "Only the first 9999 events are kept"})
+
+
 def test_events_come_while_the_program_works(until: Until) -> None:
     stop = Stop()
     performed = Performed(["sh", "-c", "echo now; sleep 600"], stop=stop)

@@ -248,9 +248,11 @@ def test_which_addresses_are_public() -> None:
     assert is_public("2606:4700::1111")
 
 
-def test_calls_wait_at_the_agent_all_at_once(agent_server: AgentServer, pool: ThreadPoolExecutor) -> None:
-    outcomes = list(pool.map(perform, [run_of(agent_server.url, "sleep=0.5") for _ in range(40)]))
-    assert all(outcome.ok for outcome in outcomes)
+def test_calls_wait_at_the_agent_all_at_once(agent_server: AgentServer, pool: ThreadPoolExecutor, until: Until) -> None:
+    outcomes = [pool.submit(perform, run_of(agent_server.url, "hang")) for _ in range(40)]
+    until(lambda: agent_server.active == 40)
+    agent_server.let_go()
+    assert all(outcome.result(10).ok for outcome in outcomes)
     assert agent_server.peak == 40
 
 

@@ -120,8 +120,11 @@ def test_a_command_without_a_deadline_gets_one_and_loses_it_again(start: Callabl
     assert ended(command) == client.Ended(status=0, by="")
 
 
-def test_one_that_ignores_every_polite_signal_is_killed_with_its_children(start: Callable[..., client.Command], mark: str) -> None:
+def test_one_that_ignores_every_polite_signal_is_killed_with_its_children(
+    start: Callable[..., client.Command], mark: str, until: Until
+) -> None:
     command = start(programs.DEAF)
+    until(lambda: len(programs.living(mark)) >= 3)
     command.end()
     assert ended(command) == client.Ended(status=-signal.SIGKILL, by="asked")
     assert programs.living(mark) == []
