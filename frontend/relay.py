@@ -17,7 +17,7 @@ from core.threads import Threads
 
 from . import frames, meters
 from .close_codes import CloseCode
-from .frames import Value
+from .frames import Value, Values
 from .outbox import Outbox
 from .readers import Names, Reader, still_reading
 
@@ -44,6 +44,18 @@ class Socket:
     outbox: Outbox
     #: Never raises.
     close: Callable[[int], Coroutine[None, None, None]]
+    #: Whether it has had its snapshot: one that joins while a flush reads isn't told that flush's changes first.
+    told: bool = False
+
+    def snapshot(self, values: dict[str, Value], frame: str) -> None:
+        """Tell it everything."""
+        self.told = True
+        self.outbox.snapshot(values, frame)
+
+    def delta(self, values: Values, frame: str) -> None:
+        """Tell it what changed, if it was told what there is."""
+        if self.told:
+            self.outbox.delta(values, frame)
 
     def narrowed(self, names: Names) -> Names:
         """Of `names`, what this client wants to see."""
@@ -151,7 +163,8 @@ class Relay:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             for socket in self._sockets:
-                socket.outbox.heartbeat()
+                if socket.told:
+                    socket.outbox.heartbeat()
 
     async def _check_rights_often(self) -> None:
         while True:
@@ -190,9 +203,9 @@ class Relay:
         encoded = _Frames()
         for socket in self._sockets:
             if socket in due:
-                socket.outbox.snapshot(*encoded.of(whole=True, visible=socket.visible, values=self._shown))
+                socket.snapshot(*encoded.of(whole=True, visible=socket.visible, values=self._shown))
             elif not socket.visible.isdisjoint(news):
-                socket.outbox.delta(*encoded.of(whole=False, visible=socket.visible, values=news))
+                socket.delta(*encoded.of(whole=False, visible=socket.visible, values=news))
 
     async def _let_sends_go(self) -> None:
         sends = [socket.outbox.sending for socket in self._sockets if socket.outbox.sending]
@@ -208,7 +221,7 @@ class Relay:
         self._shown.clear()
         encoded = _Frames()
         for socket in due & self._sockets:
-            socket.outbox.snapshot(*encoded.of(whole=True, visible=socket.visible, values=unknown))
+            socket.snapshot(*encoded.of(whole=True, visible=socket.visible, values=unknown))
 
     async def _unknown(self, names: set[str]) -> dict[str, Value]:
         try:
@@ -256,7 +269,7 @@ class Relay:
         former, socket.visible = socket.visible, self._shared(socket.narrowed(names))
         gone = dict.fromkeys(sorted(former - socket.visible))
         if gone:
-            socket.outbox.delta(gone, frames.delta(gone))
+            socket.delta(gone, frames.delta(gone))
         if socket.visible - former:
             self.resync(socket)
 

@@ -65,7 +65,7 @@ class WebProcess:
         environment = os.environ | {"DJANGO_SETTINGS_MODULE": "trinity.settings"} | self._variables
         root = Path(__file__).parent.parent
         self._process = subprocess.Popen(tethered(argv), stdout=self._log, stderr=self._log, env=environment, cwd=root)
-        until(lambda: self._process.poll() is not None or self._answers(), 30)  # type: ignore[union-attr]
+        until(lambda: self._process.poll() is not None or self._answers(), 90)  # type: ignore[union-attr]
         assert self._process.poll() is None, self.log
 
     def stop(self) -> float:

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import subprocess
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,11 +14,10 @@ import pytest
 import redis
 
 from core import events
-from core.embedded_store import EmbeddedStore, free_port, server_program
+from core.embedded_store import free_port
 from core.events import CHANNEL, Event, publish, wire
 from core.subscriber import Subscriber
-from core.tether import tethered
-from tests.waiting import until
+from tests.stores import OwnStore
 
 ID = uuid.UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 
@@ -92,24 +90,11 @@ async def eventually(predicate) -> None:
             await asyncio.sleep(0.01)
 
 
-def start(store: EmbeddedStore, directory: Path) -> subprocess.Popen[bytes]:
-    with (directory / "store.log").open("ab") as log:
-        process = subprocess.Popen(tethered(store.argv()), stdout=log, stderr=log)
-    until(lambda: answers(store.url))
-    return process
-
-
-def answers(url: str) -> bool:
-    with redis.Redis.from_url(url) as client:
-        try:
-            return bool(client.ping())
-        except redis.RedisError:
-            return False
-
-
 @pytest.fixture
-def own_store(tmp_path: Path) -> EmbeddedStore:
-    return EmbeddedStore(program=server_program(), directory=tmp_path / "store", port=free_port(), password="secret")
+def own_store(tmp_path: Path) -> Iterator[OwnStore]:
+    store = OwnStore(tmp_path)
+    yield store
+    store.kill()
 
 
 def test_subscriber_hears_all_its_channels_and_no_other(store_server):
@@ -125,42 +110,30 @@ def test_subscriber_hears_all_its_channels_and_no_other(store_server):
     asyncio.run(story())
 
 
-def test_subscriber_listens_again_after_the_store_was_restarted_and_says_so(own_store, tmp_path):
-    process = start(own_store, tmp_path)
-
+def test_subscriber_listens_again_after_the_store_was_restarted_and_says_so(own_store):
     async def story() -> None:
-        nonlocal process
         async with listening(own_store.url) as listener:
-            process.kill()
-            process.wait()
+            own_store.kill()
             await eventually(lambda: not listener.subscriber.listening)
-            process = await asyncio.to_thread(start, own_store, tmp_path)
+            await asyncio.to_thread(own_store.start)
             await eventually(lambda: listener.subscriber.listening)
-            with redis.Redis.from_url(own_store.url) as client:
+            with own_store.client() as client:
                 client.publish("two", "again")
             await eventually(lambda: listener.heard == [b"again"])
             assert listener.returns == 2
 
-    try:
-        asyncio.run(story())
-    finally:
-        process.kill()
-        process.wait()
+    own_store.start()
+    asyncio.run(story())
 
 
-def test_subscriber_waits_for_a_store_that_is_not_there_yet(own_store, tmp_path):
+def test_subscriber_waits_for_a_store_that_is_not_there_yet(own_store):
     async def story() -> None:
         listener = Listening(own_store.url)
         task = asyncio.create_task(listener.subscriber.run())
         await asyncio.sleep(0)
-        assert not listener.subscriber.listening
-        process = await asyncio.to_thread(start, own_store, tmp_path)
-        try:
-            await eventually(lambda: listener.subscriber.listening)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            process.kill()
-            process.wait()
+        await asyncio.to_thread(own_store.start)
+        await eventually(lambda: listener.subscriber.listening)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(story())
