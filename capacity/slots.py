@@ -198,12 +198,15 @@ def acquire(*, lease: Lease, limit: int, fleet_limit: int | None, preview: str) 
     return Taken(outcome=TakeOutcome(code), number=number, version=int(version))
 
 
-def release(*, lease: Lease) -> ReleaseOutcome:
-    """Free the slot held under this token; `ABSENT` freed nothing: a double, late or foreign release."""
+def release(*, lease: Lease, phase: Phase | None = None) -> ReleaseOutcome:
+    """Free the slot held under this token; `ABSENT` freed nothing: a double, late or foreign release.
+
+    With `phase` only while it is in that phase: repair frees what it saw, and a worker may have started it since.
+    """
     with _translated():
         code = SCRIPTS["release"](
             keys=[*GATE, *_places(lease)],
-            args=[keys.hints(), lease.agent, str(lease.execution_id), str(lease.token)],
+            args=[keys.hints(), lease.agent, str(lease.execution_id), str(lease.token), phase or ""],
         )
     return ReleaseOutcome(code)
 

@@ -171,6 +171,12 @@ class TestRelease:
         assert slots.release(lease=old) == ReleaseOutcome.ABSENT
         assert [h.token for h in slots.state("ada").holders] == [new.token]
 
+    def test_frees_only_in_the_phase_that_was_seen(self) -> None:
+        lease = taken()
+        renew(lease)
+        assert slots.release(lease=lease, phase=Phase.GRANTED) == ReleaseOutcome.ABSENT
+        assert slots.release(lease=lease, phase=Phase.STARTED) == ReleaseOutcome.RELEASED
+
     def test_needs_no_display_hash(self, valkey: redis.Redis) -> None:
         lease = taken()
         valkey.delete(keys.slot("ada", lease.execution_id))

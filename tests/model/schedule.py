@@ -1,0 +1,273 @@
+"""One random schedule: requests, messages, steering and faults in any order, then the way to rest, checked throughout."""
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import redis
+
+from capacity import keys, slots
+
+from . import actors
+from .actors import Actor
+from .rules import Rules
+from .world import FAILED, SUCCESS, TERMINAL, AgentRow, World
+
+#: How often repair may go round before everything must be at rest.
+MOST_ROUNDS = 30
+MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """What goes wrong in a schedule. Without `crash`, `lose` and `lapse` everything must come to rest without repair."""
+
+    crash: bool = False
+    lose: bool = False
+    flush: bool = False
+    lapse: bool = False
+    repair: bool = False
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether something may be left that only repair puts right."""
+        return self.crash or self.lose or self.lapse
+
+
+CALM = Faults()
+REPAIRED = Faults(repair=True)
+EMPTIED = Faults(flush=True, repair=True)
+FAULTY = Faults(crash=True, lose=True, flush=True, lapse=True, repair=True)
+LAPSING = Faults(lapse=True, repair=True, lose=True)
+
+
+@dataclass
+class Counts:
+    """What schedules contained."""
+
+    schedules: int = 0
+    steps: int = 0
+    done: int = 0
+    failed: int = 0
+
+
+def faults_of(seed: int) -> Faults:
+    """The kind of schedule a seed stands for."""
+    return (CALM, EMPTIED, FAULTY, FAULTY, LAPSING, REPAIRED)[seed % 6]
+
+
+class Schedule:
+    """Runs one seed."""
+
+    def __init__(self, *, seed: int, rules: Rules, faults: Faults, valkey: redis.Redis, http: bool | None = None) -> None:
+        self.world = World(seed=seed, rules=rules, valkey=valkey)
+        self.random: random.Random = self.world.random
+        self.faults = faults
+        self.http = http
+        self.actors: list[Actor] = []
+        self.working: set[Actor] = set()
+        self.steps = 0
+        self.saved: dict[bytes, bytes] | None = None
+        world = self.world
+        world.agents = {name: AgentRow(limit=self.random.choice((1, 1, 2))) for name in ("a", "b")[: self.random.choice((1, 1, 2))]}
+        world.most_slots = max(agent.limit for agent in world.agents.values())
+        world.fleet_limit = self.random.choice((None, None, None, 1, 2))
+        self.waiting = [world.new_row() for _ in range(self.random.choice((3, 4, 5, 6)))]
+        for row in self.waiting:
+            row.http = row.http if http is None else http
+        self.left = {"flush": 2, "restart": 1, "lapse": 3, "reconcile": 4, "resize": 2, "pause": 2, "cancel": 2, "cut": 2}
+
+    # -- The run -------------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Raise `Violation` where an invariant breaks."""
+        self.world.open_store()
+        self.world.lose_messages = self.faults.lose
+        events = self._events()
+        names = list(events)
+        weights = [events[name][0] for name in names]
+        for _ in range(self.random.choice((120, 200, 280))):
+            events[self.random.choices(names, weights)[0]][1]()
+        self._settle()
+
+    def _events(self) -> dict[str, tuple[float, Callable[[], None]]]:
+        faults = self.faults
+        return {
+            "step": (60, self._step),
+            "submit": (10, self._submit),
+            "deliver": (12, self._deliver),
+            "sweep": (1, lambda: self._add(actors.sweep(self.world))),
+            "resize": (1, self._resize),
+            "pause": (1, self._pause),
+            "cancel": (1, self._cancel),
+            "reconcile": (3 if faults.repair else 0, self._reconcile),
+            "rebuild": (3 if faults.flush else 0, self._rebuild),
+            "save": (1 if faults.flush else 0, self._save),
+            "flush": (1 if faults.flush else 0, self._flush),
+            "restart": (1 if faults.flush else 0, self._restart),
+            "lapse": (2 if faults.lapse else 0, self._lapse),
+            "cut": (1 if faults.lapse else 0, self._cut),
+            "crash": (1 if faults.crash else 0, self._crash),
+        }
+
+    def _add(self, actor: Actor) -> None:
+        self.actors.append(actor)
+
+    def _step(self) -> None:
+        if self.actors:
+            self._advance(self.random.choice(self.actors))
+
+    def _advance(self, actor: Actor) -> None:
+        self.steps += 1
+        try:
+            (self.working.add if next(actor) else self.working.discard)(actor)
+        except StopIteration:
+            self.actors.remove(actor)
+            self.working.discard(actor)
+
+    def _submit(self) -> None:
+        if self.waiting:
+            self._add(actors.submit(self.world, self.waiting.pop()))
+
+    def _deliver(self) -> None:
+        if self.world.messages:
+            messages = self.world.messages
+            row, token = messages.pop(0 if self.random.random() < 0.7 else self.random.randrange(len(messages)))
+            self._add(actors.worker(self.world, row, token))
+
+    def _may(self, what: str) -> bool:
+        self.left[what] -= 1
+        return self.left[what] >= 0
+
+    def _resize(self) -> None:
+        if self._may("resize"):
+            self._add(actors.resize(self.world, self.random.choice(list(self.world.agents)), self.random.choice((1, 2, 3))))
+
+    def _pause(self) -> None:
+        if self._may("pause"):
+            name = self.random.choice(list(self.world.agents))
+            self._add(actors.pause(self.world, name, paused=not self.world.agents[name].paused))
+
+    def _cancel(self) -> None:
+        if self.world.rows and self._may("cancel"):
+            self._add(actors.cancel(self.world, self.random.choice(self.world.rows)))
+
+    def _reconcile(self) -> None:
+        if self._may("reconcile"):
+            self._add(actors.reconcile(self.world))
+
+    def _rebuild(self) -> None:
+        if self.world.holders() is None:
+            self._add(actors.refill(self.world))
+
+    # -- Faults --------------------------------------------------------------------------------------------------------
+    def _save(self) -> None:
+        self.saved = self.world.snapshot()
+
+    def _flush(self) -> None:
+        if self._may("flush"):
+            self.world.valkey.flushdb()
+
+    def _restart(self) -> None:
+        if self._may("restart"):
+            self.world.restore(self.saved if self.saved and self.random.random() < 0.7 else self.world.snapshot())
+
+    def _lapse(self) -> None:
+        holders = self.world.holders()
+        if holders and self._may("lapse"):
+            self.world.lapse(self.random.choice(holders))
+
+    def _cut(self) -> None:
+        if self._may("cut"):
+            self.world.unreachable = not self.world.unreachable
+        elif self.world.carried_by_row:
+            self.world.stop_carrying(self.random.choice(sorted(self.world.carried_by_row)))
+
+    def _crash(self) -> None:
+        if self.actors:
+            actor = self.random.choice(self.actors)
+            self.actors.remove(actor)
+            self.working.discard(actor)
+            actor.close()
+
+    # -- The way to rest -----------------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        world = self.world
+        while self.waiting:
+            self._submit()
+        self._finish(working_too=False)
+        for name in world.agents:
+            self._add(actors.pause(world, name, paused=False))
+        if not self.faults.needs_repair:
+            self._finish(working_too=False)
+            self._sweep_for_fleet(working_too=False)
+            world.check_agreement()
+        self._finish()
+        if self.faults.needs_repair:
+            self._recover()
+        self._sweep_for_fleet()
+        if not world.at_rest():
+            world.fail(f"RESTLESS {world.holders()}")
+        world.check_agreement()
+
+    def _sweep_for_fleet(self, *, working_too: bool = True) -> None:
+        """A place that another agent freed under the fleet's cap is found by the sweep; so is a store emptied in peace."""
+        if self.world.fleet_limit is not None or self.world.holders() is None:
+            for _ in range(4):
+                self._add(actors.sweep(self.world))
+                self._finish(working_too=working_too)
+
+    def _finish(self, *, working_too: bool = True) -> None:
+        """Run everybody to the end, messages and all; the ones at work only if they are to."""
+        limit = self.steps + MOST_STEPS
+        while True:
+            while self.world.messages:
+                self._deliver()
+            ready = self.actors if working_too else [actor for actor in self.actors if actor not in self.working]
+            if not ready:
+                return
+            self._advance(self.random.choice(ready))
+            if self.steps > limit:
+                self.world.fail("ENDLESS")
+
+    def _recover(self) -> None:
+        """Whoever is left over is gone: leases end, repair goes round."""
+        world = self.world
+        world.unreachable = False
+        for _ in range(MOST_ROUNDS):
+            if self.random.random() < 0.5:
+                world.valkey.delete(keys.rebuild())
+            self._add(actors.sweep(world))
+            self._finish()
+            for token in sorted(world.carried_by_row):
+                world.stop_carrying(token)
+            for holder in world.holders() or ():
+                if holder.phase == slots.Phase.STARTED:
+                    world.lapse(holder)
+            self._add(actors.reconcile(world))
+            self._finish()
+            if world.at_rest():
+                return
+
+    def count(self, counts: Counts) -> None:
+        """Add what this schedule contained."""
+        rows = self.world.rows
+        counts.schedules += 1
+        counts.steps += self.steps
+        counts.done += sum(row.status == SUCCESS for row in rows)
+        counts.failed += sum(row.status == FAILED for row in rows)
+        assert all(row.status in TERMINAL for row in rows)
+
+
+def run_schedule(
+    *, seed: int, valkey: redis.Redis, rules: Rules | None = None, faults: Faults | None = None, http: bool | None = None
+) -> Schedule:
+    """Run one seed; raises `Violation`."""
+    schedule = Schedule(seed=seed, rules=rules or Rules(), faults=faults or faults_of(seed), valkey=valkey, http=http)
+    schedule.run()
+    return schedule
+
+
+def fresh_seed() -> int:
+    """A seed nobody chose."""
+    return uuid.uuid4().int % 1_000_000_000
