@@ -14,7 +14,8 @@ from core.errors import InvalidFields
 
 from . import access, keys, limits, selectors
 from .errors import AccessDenied, AgentExists, AgentNotFound, PreconditionFailed, UnusableKey
-from .models import MAX_CEILING, Agent, ApiKey, AuditEntry, FleetSettings, KeyScope, RuntimeKind
+from .first_values import MAX_CEILING
+from .models import Agent, ApiKey, AuditEntry, FleetSettings, KeyScope, RuntimeKind
 from .principals import Principal
 
 RESERVED_NAMES = frozenset({"slots"})
@@ -49,6 +50,7 @@ def create_agent(
     kind = RuntimeKind(runtime["kind"])
     if kind is RuntimeKind.COMMAND and not principal.is_superuser:
         raise AccessDenied("Only superusers can configure command runtimes")
+    own: Any = {key: value for key, value in runtime.items() if key != "kind"}
     try:
         with transaction.atomic():
             return Agent.objects.create(
@@ -56,7 +58,7 @@ def create_agent(
                 description=description,
                 owner=principal.user,
                 runtime_kind=kind,
-                runtime={key: value for key, value in runtime.items() if key != "kind"},
+                runtime=own,
                 **chosen,
             )
     except IntegrityError as error:

@@ -31,7 +31,7 @@ INSTALLED_APPS = [
     "capacity",
     "runtime",
     "frontend",
-    "django.contrib.admin",
+    "frontend.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
 from backlog.models import Execution, Status
+from capacity.manager import CapacityManager
 from core.ids import new_token
 from fleet.models import Agent, Share
 
@@ -19,7 +20,8 @@ SignIn = Callable[[User], Client]
 
 @pytest.fixture
 def signed_in(valkey: redis.Redis) -> SignIn:
-    """Makes browsers in which a user is signed in."""
+    """Makes browsers in which a user is signed in; the slot store is open."""
+    CapacityManager().rebuild()
 
     def make(user: User) -> Client:
         client = Client(raise_request_exception=False)
@@ -27,15 +29,6 @@ def signed_in(valkey: redis.Redis) -> SignIn:
         return client
 
     return make
-
-
-@pytest.fixture
-def out_of_reach(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The slot store refuses every command, as one that is out of memory would."""
-    pool = valkey.connection_pool
-    monkeypatch.setitem(pool.connection_kwargs, "port", 1)
-    monkeypatch.setitem(pool.connection_kwargs, "host", "127.0.0.1")
-    pool.disconnect()
 
 
 def submitted(agent: Agent, **columns: object) -> Execution:
@@ -67,7 +60,9 @@ def test_a_wrong_password_is_said_on_the_form(client: Client, owner: User, valke
 
 
 @override_settings(TRINITY_LOGIN_RATE="2/min")
-def test_too_many_tries_are_refused_with_the_time_to_wait_even_with_the_right_password(client: Client, owner: User, valkey: redis.Redis) -> None:
+def test_too_many_tries_are_refused_with_the_time_to_wait_even_with_the_right_password(
+    client: Client, owner: User, valkey: redis.Redis
+) -> None:
     for _ in range(2):
         client.post("/login/", {"username": "olga", "password": "wrong"})
     answer = client.post("/login/", {"username": "olga", "password": "olga-password"})
@@ -112,10 +107,11 @@ def test_a_page_without_agents_says_how_they_come(signed_in: SignIn, stranger: U
     assert "<capacity-meter" not in text
 
 
-def test_with_the_slot_store_out_of_reach_meters_are_unknown_and_the_page_says_why(
-    signed_in: SignIn, owner: User, agent: Agent, out_of_reach: None
+def test_while_the_slot_store_does_not_answer_meters_are_unknown_and_the_page_says_why(
+    signed_in: SignIn, owner: User, agent: Agent, valkey: redis.Redis
 ) -> None:
     client = signed_in(owner)
+    valkey.flushdb()  # an emptied store answers nothing until it is rebuilt
     for path in ("/agents/", f"/agents/{agent.name}/"):
         answer = client.get(path)
         assert answer.status_code == 200
@@ -137,7 +133,9 @@ def test_an_agents_page_shows_its_slots_its_backlog_in_order_and_what_it_ran(
     assert f'data-cancel="{done.id}"' not in text
 
 
-def test_a_running_execution_can_be_cancelled_from_the_page_unless_it_is_being_cancelled(signed_in: SignIn, owner: User, agent: Agent) -> None:
+def test_a_running_execution_can_be_cancelled_from_the_page_unless_it_is_being_cancelled(
+    signed_in: SignIn, owner: User, agent: Agent
+) -> None:
     running = submitted(agent, status=Status.RUNNING, slot_token=new_token(), slot_number=1, started_at="2026-01-02T12:03:05Z")
     client = signed_in(owner)
     assert f'data-cancel="{running.id}" data-running' in client.get(f"/agents/{agent.name}/work/").text

@@ -1,0 +1,151 @@
+"""Agents in the admin: a live meter, and limits to change in the list or the form."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db import transaction
+from django.db.models import QuerySet
+from django.forms import BaseModelForm, Script
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from capacity.selectors import Meter
+from core.errors import TrinityError
+from fleet.limits import NAMES
+from fleet.models import Agent
+from fleet.runtimes import shown
+from fleet.selectors import ceiling, living_agents
+from runtime.services import controls
+
+from ..load import load_of
+from .agent_forms import LimitsForm, NewAgentForm, RowForm, version_field
+from .rights import Served, principal_of
+
+
+class MeteredList(ChangeList):
+    """A page of agents, each row with its `meter`; one read for all of them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The rows of the page."""
+        super().get_results(request)
+        # Read once, and kept by the queryset: the list's forms are made from the same rows.
+        rows = list(self.result_list)
+        load = load_of(rows)
+        for row in self.result_list:
+            row.meter = load.meters.get(row.name)
+
+
+@admin.register(Agent)
+class AgentAdmin(Served):
+    """An owner's own agents, a superuser's all."""
+
+    list_display = ("name", "live", "used", "waiting", "owner", "paused", "max_parallel_tasks")
+    list_editable = ("max_parallel_tasks",)
+    list_select_related = ("owner",)
+    list_per_page = 100
+    show_full_result_count = False
+    search_fields = ("name", "description", "owner__username")
+    actions = None
+
+    class Media:
+        js: ClassVar = [Script("trinity/pages/admin.js", type="module")]
+        css: ClassVar = {"all": ["trinity/styles/admin.css"]}
+
+    # -- What is shown
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
+        """The user's own living agents; all for a superuser."""
+        agents = living_agents().select_related("owner", "changed_by")
+        return agents if request.user.is_superuser else agents.filter(owner=request.user.pk)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """With meters."""
+        return MeteredList
+
+    @admin.display(description="meter")
+    def live(self, agent: Agent) -> SafeString:
+        """The meter, and the version of the settings that its reader sees."""
+        seen = format_html('<input type="hidden" name="{}" value="{}">', version_field(agent), agent.settings_version)
+        return mark_safe(_meter(agent, height=28, width=10) + seen)  # noqa: S308 - both parts were escaped where they were made
+
+    @admin.display(description="used / limit")
+    def used(self, agent: Agent) -> SafeString:
+        """`3/5`."""
+        meter = _meter_of(agent)
+        text = "unknown" if meter is None or meter.active is None else f"{meter.active}/{meter.max}"
+        return format_html('<span data-used="{}">{}</span>', agent.name, text)
+
+    @admin.display(description="waiting")
+    def waiting(self, agent: Agent) -> SafeString:
+        """How many wait."""
+        meter = _meter_of(agent)
+        return format_html('<span data-waiting="{}">{}</span>', agent.name, "" if meter is None else meter.queued)
+
+    @admin.display(description="slots in use")
+    def big_meter(self, agent: Agent) -> SafeString:
+        """The meter on the agent's own page."""
+        agent.meter = load_of([agent]).meters.get(agent.name)  # type: ignore[attr-defined]  # as on the rows of the list
+        return _meter(agent, height=48, width=12)
+
+    @admin.display(description="runtime")
+    def runtime_shown(self, agent: Agent) -> SafeString:
+        """How it is reached, secrets left out."""
+        return format_html("<pre>{}</pre>", json.dumps(shown(agent), indent=2, ensure_ascii=False))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        """A new agent is described, an old one steered."""
+        if obj is None:
+            return [(None, {"fields": ["name", "description", "runtime", *NAMES]})]
+        return [
+            (None, {"fields": ["name", "owner", "description", "big_meter", "paused"]}),
+            ("Capacity", {"fields": [*NAMES, "changed_by", "changed_at", "seen_version"]}),
+            ("Runtime", {"fields": ["runtime_shown"]}),
+        ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> Sequence[str]:
+        """Of an old agent all but the limits."""
+        if obj is None:
+            return ()
+        return ("name", "owner", "description", "big_meter", "paused", "changed_by", "changed_at", "runtime_shown")
+
+    # -- What is changed
+    def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> type[BaseModelForm]:
+        """The form of a new agent knows who makes it."""
+        form = super().get_form(request, obj, change, **(kwargs | {"form": LimitsForm if obj else NewAgentForm}))
+        form.principal, form.ceiling = principal_of(request), ceiling()
+        return form
+
+    def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> type[BaseModelForm]:
+        """The limit of one row."""
+        return type("LimitForm", (RowForm,), {"ceiling": ceiling()})
+
+    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Agent:
+        """The row as the service made it, or the one that is about to change."""
+        return form.instance if change else form.created
+
+    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:
+        """Sets the limits; in the list after its transaction, for a raise starts work at once."""
+        if change and form.changes():
+            transaction.on_commit(partial(self._set_limits, request, form.instance.name, form.changes(), form.version_seen()))
+
+    def _set_limits(self, request: HttpRequest, name: str, changes: dict[str, int], seen: int | None) -> None:
+        try:
+            controls.set_limit(principal=principal_of(request), name=name, changes=changes, expected_version=seen)
+        except TrinityError as refusal:
+            self.refuse(request, refusal)
+
+
+def _meter_of(agent: Agent) -> Meter | None:
+    return getattr(agent, "meter", None)
+
+
+def _meter(agent: Agent, *, height: int, width: int) -> SafeString:
+    meter = _meter_of(agent)
+    if meter is None:
+        return SafeString("")
+    return render_to_string("frontend/_meter.html", {"name": agent.name, "meter": meter, "height": height, "width": width, "bare": True})

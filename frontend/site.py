@@ -1,0 +1,35 @@
+"""The admin site: who may enter it, and by which door."""
+
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+
+from fleet.selectors import living_agents
+
+
+class Site(AdminSite):
+    """Django's admin for whoever owns an agent, and for superusers.
+
+    Owning an agent is what makes staff here; `is_staff` says nothing, so nobody has to keep it in step with ownership.
+    """
+
+    site_header = "Trinity"
+    site_title = "Trinity"
+    index_title = "Administration"
+    site_url = "/agents/"
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Whether the user may enter at all; each model then shows them what is theirs. One query a request."""
+        user = request.user
+        if not hasattr(request, "owns_an_agent"):
+            request.owns_an_agent = living_agents().filter(owner=user.pk).exists()  # type: ignore[attr-defined]  # kept for the next ask
+        return user.is_active and (user.is_superuser or request.owns_an_agent)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """On to the one login page, whose tries are counted; a 403 for who is signed in and owns nothing."""
+        if request.user.is_authenticated and not self.has_permission(request):
+            raise PermissionDenied
+        return redirect_to_login(request.GET.get("next", "/admin/"))
