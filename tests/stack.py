@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 import psycopg
 import redis
+from celery import Celery
 from psycopg.rows import dict_row
 
 from core.embedded_store import EmbeddedStore, free_port
@@ -148,6 +149,12 @@ class Stack:
     def sql(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         """The rows of a query with `%s` for its parameters; UUIDs as the database keeps them."""
         return self._database.run(query, parameters)
+
+    def publish(self, task: str, *arguments: str) -> None:
+        """Put a Celery message on the broker, as any publisher may, again and again."""
+        with Celery(broker=self._store.url, set_as_current=False) as publisher:
+            publisher.conf.broker_transport_options = {"global_keyprefix": "celery:"}
+            publisher.send_task(task, args=arguments, queue="trinity", ignore_result=True)
 
     # -- Its processes -----------------------------------------------------------------------------------------------
     def start_worker(self, **env: str) -> StackProcess:
