@@ -5,10 +5,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
-from core.conf import conf
-
-#: As in `models`, which can't be imported before the apps are loaded.
-MAX_CEILING = 32
+from .first_values import fleet_values
 
 
 class FleetConfig(AppConfig):
@@ -23,10 +20,5 @@ class FleetConfig(AppConfig):
 
 def make_fleet_settings(sender: FleetConfig, using: str, **_kwargs: Any) -> None:
     """Make the row with the first values that the environment names."""
-    sender.get_model("FleetSettings").objects.using(using).get_or_create(
-        id=1,
-        defaults={
-            "max_parallel_tasks_ceiling": min(MAX_CEILING, conf.max_parallel_tasks_ceiling),
-            "max_concurrent_tasks": conf.max_concurrent_tasks or None,
-        },
-    )
+    settings: Any = sender.get_model("FleetSettings")
+    settings.objects.using(using).get_or_create(id=1, defaults=fleet_values())

@@ -8,12 +8,12 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from .first_values import MAX_CEILING
 from .secrets import EncryptedJSONField
 
 DEFAULT_MAX_PARALLEL_TASKS = 3
 DEFAULT_MAX_BACKLOG_DEPTH = 50
 DEFAULT_EXECUTION_TIMEOUT_SECONDS = 900
-MAX_CEILING = 32
 MAX_BACKLOG_DEPTH = 10_000
 MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 60, 7200
 
@@ -144,7 +144,7 @@ class OnFull(models.TextChoices):
 
 
 class FleetSettings(models.Model):
-    """The one row of fleet-wide settings; made by the first migration."""
+    """The one row of fleet-wide settings; made after every migrate."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
     max_parallel_tasks_ceiling = models.PositiveSmallIntegerField(default=10)

@@ -122,13 +122,13 @@ class RuntimeField(api.StrictField):
         return value
 
     def _checked(self, form: api.StrictSerializer, data: dict[str, Any]) -> dict[str, Any]:
-        form.bind(field_name=self.field_name, parent=self.parent)
+        form.bind(field_name=str(self.field_name), parent=self.parent)
         return dict(form.run_validation(data))
 
 
 def shown(agent: Agent) -> dict[str, Any]:
     """The agent's runtime for its readers: every secret is null, its name stays."""
-    hidden = {name: dict.fromkeys(agent.runtime[name]) for name in ("headers", "env") if name in agent.runtime}
+    hidden: dict[str, Any] = {name: dict.fromkeys(agent.runtime[name]) for name in ("headers", "env") if name in agent.runtime}
     if "api_key" in agent.runtime:
         hidden["api_key"] = None
     return {"kind": agent.runtime_kind, **agent.runtime, **hidden}

@@ -2,9 +2,8 @@
 
 from django.db.models import Q, QuerySet
 
-from core.conf import conf
-
-from .models import MAX_CEILING, Agent, AuditEntry, FleetSettings, Share
+from .first_values import fleet_values
+from .models import Agent, AuditEntry, FleetSettings, Share
 from .principals import Principal, PrincipalKind
 
 
@@ -29,9 +28,7 @@ def fleet_settings() -> FleetSettings:
 
 def first_fleet_settings() -> FleetSettings:
     """The settings a new fleet starts with, not saved."""
-    return FleetSettings(
-        max_parallel_tasks_ceiling=min(MAX_CEILING, conf.max_parallel_tasks_ceiling), max_concurrent_tasks=conf.max_concurrent_tasks or None
-    )
+    return FleetSettings(**fleet_values())
 
 
 def ceiling() -> int:

@@ -7,7 +7,8 @@ from rest_framework import serializers
 from core import api
 
 from . import limits
-from .models import MAX_BACKLOG_DEPTH, MAX_CEILING, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent
+from .first_values import MAX_CEILING
+from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent
 from .runtimes import RuntimeField, shown
 
 
@@ -23,7 +24,9 @@ class AgentIn(api.StrictSerializer):
 
     def __init__(self, *args: Any, ceiling: int = MAX_CEILING, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["max_parallel_tasks"].max_value = ceiling
+        limit = self.fields["max_parallel_tasks"]
+        assert isinstance(limit, api.IntegerField)  # noqa: S101 - for the type checker
+        limit.max_value = ceiling
 
 
 class AgentOut(api.StrictSerializer):

@@ -21,7 +21,7 @@ def note_login(request: Request | HttpRequest, username: str) -> None:
     key = _key(request.META.get("REMOTE_ADDR", ""), username)
     cache.add(key, 0, timeout=seconds)
     if _counted(key, seconds) > allowed:
-        raise Throttled(cache.ttl(key) or 1)
+        raise Throttled(cache.ttl(key) or 1)  # type: ignore[attr-defined]  # only django-redis has it
 
 
 def rate(text: str) -> tuple[int, int]:

@@ -1,7 +1,5 @@
 """Endpoints of the fleet: tokens and agents."""
 
-from typing import ClassVar
-
 from django.contrib.auth import authenticate
 from django.urls import reverse
 from rest_framework.request import Request
@@ -17,8 +15,8 @@ from .serializers import AgentIn, AgentOut, RefreshIn, TokenIn, settings_in
 class TokenView(api.ApiView):
     """User name and password for a pair of tokens."""
 
-    authentication_classes: ClassVar = []
-    permission_classes: ClassVar = []
+    authentication_classes = ()
+    permission_classes = ()
 
     def post(self, request: Request) -> Response:
         """200 `{access, refresh}`; the throttle counts right and wrong tries alike."""
@@ -35,8 +33,8 @@ class TokenView(api.ApiView):
 class TokenRefreshView(api.ApiView):
     """A refresh token for a new access token."""
 
-    authentication_classes: ClassVar = []
-    permission_classes: ClassVar = []
+    authentication_classes = ()
+    permission_classes = ()
 
     def post(self, request: Request) -> Response:
         """200 `{access}`."""
@@ -51,7 +49,7 @@ class AgentListView(api.ApiView):
         """A page of them by name."""
         api.strict_query(request, api.KeysetPagination.parameters)
         agents = selectors.agents_visible_to(self.principal).select_related("owner")
-        return api.KeysetPagination.page(agents, request, lambda agent: AgentOut(agent).data, ordering=("name",))
+        return api.KeysetPagination.answer(agents, request, lambda agent: AgentOut(agent).data, ordering=("name",))
 
     def post(self, request: Request) -> Response:
         """201 and where it is."""

@@ -144,7 +144,7 @@ class DateTimeField(StrictField, serializers.DateTimeField):
     def expected(self) -> str:
         return "must be a time such as 2030-01-31T12:00:00Z"
 
-    def to_internal_value(self, value: Any) -> datetime:  # type: ignore[override]  # the stub says date as well
+    def to_internal_value(self, value: Any) -> datetime:
         moment = parse_moment(value)
         if moment is None:
             self.fail("invalid")

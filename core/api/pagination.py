@@ -2,13 +2,13 @@
 
 import json
 from base64 import b64decode
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs
 
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db.models import Model, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
-from rest_framework.pagination import CursorPagination, _reverse_ordering
+from rest_framework.pagination import Cursor, CursorPagination, _reverse_ordering
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,14 +17,6 @@ from core.errors import Invalid
 from .queries import Reader, integer, text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
-
-
-class Cursor(NamedTuple):
-    """A row's place in the ordering, and the way to go from there. The names are REST framework's."""
-
-    offset: int
-    reverse: bool
-    position: str | None
 
 
 class KeysetPagination(CursorPagination):
@@ -43,7 +35,7 @@ class KeysetPagination(CursorPagination):
     parameters: dict[str, Reader] = {"limit": integer(1, MAX_LIMIT), "cursor": text(max_length=2000)}  # noqa: RUF012 - read only
 
     @classmethod
-    def page(cls, queryset: QuerySet[Any], request: Request, render: Any, *, ordering: tuple[str, ...] | None = None) -> Response:
+    def answer(cls, queryset: QuerySet[Any], request: Request, render: Any, *, ordering: tuple[str, ...] | None = None) -> Response:
         """The page that `request` asks for, each row through `render`."""
         paginator = cls()
         paginator.ordering = ordering or cls.ordering
@@ -55,17 +47,18 @@ class KeysetPagination(CursorPagination):
         sent = request.query_params.getlist("limit")
         return self.parameters["limit"]("limit", sent) if sent else DEFAULT_LIMIT
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         """The rows after the cursor, in the list's order."""
         self.request = request
         self.page_size = self.get_page_size(request)
         self.base_url = request.build_absolute_uri()
         self.ordering = tuple(self.ordering)
         self.cursor = self.decode_cursor(request)
-        back = self.cursor is not None and self.cursor.reverse
+        back = bool(self.cursor and self.cursor.reverse)
         way = tuple(_reverse_ordering(self.ordering)) if back else self.ordering
         if self.cursor is not None:
-            queryset = queryset.filter(_beyond(queryset.model, way, json.loads(self.cursor.position)))
+            position: Any = self.cursor.position
+            queryset = queryset.filter(_beyond(queryset.model, way, position))
         found = list(queryset.order_by(*way)[: self.page_size + 1])
         self.page = found[: self.page_size]
         more = len(found) > self.page_size
@@ -85,7 +78,8 @@ class KeysetPagination(CursorPagination):
     def _link(self, row: Any, *, back: bool) -> str | None:
         if row is None:
             return None
-        return self.encode_cursor(Cursor(0, back, json.dumps([str(getattr(row, name.lstrip("-"))) for name in self.ordering])))
+        position: Any = json.dumps([str(getattr(row, name.lstrip("-"))) for name in self.ordering])
+        return self.encode_cursor(Cursor(0, back, position))
 
     def decode_cursor(self, request: Request) -> Any:
         """The cursor sent, or None; a spoilt one is `Invalid`."""
@@ -99,7 +93,7 @@ class KeysetPagination(CursorPagination):
                 raise ValueError(values)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise Invalid("cursor is not one of this list") from error
-        return Cursor(0, "r" in tokens, tokens["p"][0])
+        return Cursor(0, "r" in tokens, values)
 
     def get_paginated_response(self, data: list[Any]) -> Response:
         """The answer."""
@@ -110,7 +104,7 @@ def _beyond(model: type[Model], way: tuple[str, ...], position: list[str]) -> Q:
     """Rows behind `position` on the `way`."""
     *_, unique = names = [name.lstrip("-") for name in way]
     try:
-        fields = {name: model._meta.get_field(name) for name in names}
+        fields: dict[str, Any] = {name: model._meta.get_field(name) for name in names}
         sent = {name: fields[name].to_python(value) for name, value in zip(names, position, strict=True)}
     except DjangoValidationError as error:
         raise Invalid("cursor is not one of this list") from error
@@ -118,12 +112,18 @@ def _beyond(model: type[Model], way: tuple[str, ...], position: list[str]) -> Q:
     # A column is compared with what the database itself holds for the row: SQLite compares moments as text, and those it
     # stamped have fewer digits than those Django writes. The value sent is for a row that is gone by now.
     held = {name: sent[name] if name == unique else _held(model, last, fields[name], sent[name]) for name in names}
-    condition, equal = Q(), {}
+    beyond = Q()
+    equal: dict[str, Any] = {}
     for name in way:
         column = name.lstrip("-")
-        condition |= Q(**equal, **{f"{column}__{'lt' if name.startswith('-') else 'gt'}": held[column]})
+        beyond |= Q(**equal, **{f"{column}__{_after(name)}": held[column]})
         equal[column] = held[column]
-    return condition
+    # Said again in a form that an index can be entered by.
+    return Q(**{f"{names[0]}__{_after(way[0])}e": held[names[0]]}) & beyond
+
+
+def _after(name: str) -> str:
+    return "lt" if name.startswith("-") else "gt"
 
 
 def _held(model: type[Model], row: dict[str, Any], field: Any, otherwise: Any) -> Coalesce:

@@ -151,7 +151,7 @@ def _of_rest_framework(error: drf.APIException) -> errors.TrinityError:
     if isinstance(error, drf.MethodNotAllowed):
         return MethodNotAllowed(str(error.detail))
     if isinstance(error, drf.Throttled):
-        return errors.Throttled(error.wait or 1)
+        return errors.Throttled(getattr(error, "wait", None) or 1)
     for foreign, ours in _REST_FRAMEWORK.items():
         if isinstance(error, foreign):
             return ours()

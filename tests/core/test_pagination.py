@@ -16,7 +16,7 @@ ORDERING = ("-at", "-id")
 
 def page(address: str, *, ordering: tuple[str, ...] = ORDERING) -> dict[str, Any]:
     request = Request(RequestFactory().get(address))
-    return api.KeysetPagination.page(AuditEntry.objects.all(), request, lambda row: row.pk, ordering=ordering).data
+    return api.KeysetPagination.answer(AuditEntry.objects.all(), request, lambda row: row.pk, ordering=ordering).data
 
 
 def walk(address: str, way: str, **kwargs: Any) -> list[list[int]]:

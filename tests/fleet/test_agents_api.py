@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fleet.models import MAX_CEILING, Agent, FleetSettings
+from fleet.first_values import MAX_CEILING
+from fleet.models import Agent, FleetSettings
 
 HTTP = {"kind": "http", "url": "http://127.0.0.1:9000/agent"}
 COMMAND = {"kind": "command", "argv": ["/usr/bin/env", "cat"]}
