@@ -73,7 +73,9 @@ def holders(agent_ids: Iterable[int]) -> dict[int, int]:
 
 def ahead_of(row: Execution) -> QuerySet[Execution]:
     """The queued rows of the same agent that come before `row`."""
-    earlier = Q(queued_at__lt=row.queued_at) | Q(queued_at=row.queued_at, id__lt=row.id)
+    # Compared with what the database itself holds: SQLite compares moments as text, and stamps fewer digits than Django sends.
+    queued_at = Subquery(Execution.objects.filter(pk=row.pk).values("queued_at"))
+    earlier = Q(queued_at__lt=queued_at) | Q(queued_at=queued_at, id__lt=row.id)
     same_rank = Q(front=row.front, priority=row.priority) & earlier
     higher = Q(front=row.front, priority__gt=row.priority)
     before = same_rank | higher if row.front else same_rank | higher | Q(front=True)

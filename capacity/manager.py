@@ -160,6 +160,7 @@ class CapacityManager:
 
     def resize_fleet(self) -> tuple[Admission, ...]:
         """After the ceiling or the cap changed: show it on every agent and fill what it opened."""
+        self.refill()  # of no effect while the gate is whole
         slots.step_version(list(Agent.objects.filter(deleted_at=None).values_list("name", flat=True)))
         return self.drain_all()
 

@@ -1,6 +1,7 @@
 """Reading executions, one agent's line, and the cancel of one execution."""
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,14 +34,11 @@ _FILTERS: dict[str, Reader] = {
     "until": api.moment(),
     **api.KeysetPagination.parameters,
 }
-_LOOKUPS = {
-    "status": "status__in",
-    "triggered_by": "triggered_by",
-    "session_id": "session_id",
-    "agent": "agent_name",
-    "since": "created_at__gte",
-    "until": "created_at__lt",
-}
+_LOOKUPS = {"status": "status__in", "triggered_by": "triggered_by", "session_id": "session_id", "agent": "agent_name"}
+#: `since` is part of the span, `until` is not. Compared with the moment just before: SQLite compares moments as text, and one
+#: that it stamped itself has fewer digits than the same one sent.
+_SPAN = {"since": "created_at__gt", "until": "created_at__lte"}
+_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ExecutionListView(api.ApiView):
@@ -125,6 +123,11 @@ class QueueView(api.ApiView):
 
 def _page(request: Request, rows: QuerySet[Execution], asked: dict[str, Any]) -> Response:
     wanted = rows.filter(**{lookup: asked[name] for name, lookup in _LOOKUPS.items() if name in asked})
+    wanted = wanted.filter(**{lookup: _just_before(asked[name]) for name, lookup in _SPAN.items() if name in asked})
     pages = api.KeysetPagination()
     found = pages.paginate_queryset(wanted, request)
     return pages.get_paginated_response(list(ExecutionOut(found, many=True, context={"standings": standings(found)}).data))
+
+
+def _just_before(moment: datetime) -> datetime:
+    return max(moment, _FIRST_MOMENT) - timedelta(microseconds=1)
