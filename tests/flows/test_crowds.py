@@ -16,7 +16,8 @@ Until = Callable[..., Any]
 def post_from_processes(stack: Stack, agent: str, *, processes: int, each: int) -> list[tuple[int, dict[str, Any]]]:
     """What `processes` clients were answered, each posting `each` tasks at the same time as the others."""
     clients = [
-        subprocess.Popen(poster(stack, agent, count=each, mark=str(number)), stdout=subprocess.PIPE, text=True) for number in range(processes)
+        subprocess.Popen(poster(stack, agent, count=each, mark=str(number)), stdout=subprocess.PIPE, text=True)
+        for number in range(processes)
     ]
     outputs = [client.communicate(timeout=120)[0] for client in clients]
     return [tuple(json.loads(line)) for output in outputs for line in output.splitlines()]  # type: ignore[misc]

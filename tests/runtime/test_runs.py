@@ -89,7 +89,9 @@ def test_the_same_message_twice_is_one_run(agent: Agent, submit: Submit) -> None
     submitted = submit("hello")
     token = row(submitted).slot_token
     assert token is not None
-    threads = [threading.Thread(target=runs.run_execution, kwargs={"execution_id": submitted.execution_id, "token": token}) for _ in range(4)]
+    threads = [
+        threading.Thread(target=runs.run_execution, kwargs={"execution_id": submitted.execution_id, "token": token}) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
