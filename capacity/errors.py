@@ -3,14 +3,12 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from backlog.errors import CapacityFull
-from core.errors import Unavailable
+from core.errors import SlotsUnavailable, Unavailable
 
 if TYPE_CHECKING:
     from .gate import Gate
 
-
-class SlotsUnavailable(Unavailable):
-    """Slot store unavailable"""
+__all__ = ["AgentPaused", "AtCapacity", "CapacityFull", "FleetAtCapacity", "QueueFull", "SessionBusy", "SlotsUnavailable"]
 
 
 class AgentPaused(Unavailable):
