@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework.exceptions import ErrorDetail, ValidationError
 
 from core import api
@@ -104,6 +105,29 @@ class CommandRuntimeIn(api.StrictSerializer):
 KINDS: dict[str, type[api.StrictSerializer]] = {RuntimeKind.HTTP: HttpRuntimeIn, RuntimeKind.COMMAND: CommandRuntimeIn}
 
 
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "Write-only: read as null."}
+_SCHEMA: dict[str, Any] = {
+    "oneOf": [
+        {
+            "type": "object",
+            "required": ["kind", "url"],
+            "properties": {"kind": {"const": RuntimeKind.HTTP.value}, "url": {"type": "string", "format": "uri"}, "headers": _TEXTS},
+        },
+        {
+            "type": "object",
+            "required": ["kind", "argv"],
+            "properties": {
+                "kind": {"const": RuntimeKind.COMMAND.value},
+                "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                "cwd": {"type": "string"},
+                "env": _TEXTS,
+            },
+        },
+    ]
+}
+
+
+@extend_schema_field(_SCHEMA)
 class RuntimeField(api.StrictField):
     """A runtime of any kind: `{"kind", …}` and that kind's own fields."""
 

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from core import api
 
-from . import access, selectors, services, throttles, tokens
+from . import access, schema, selectors, services, throttles, tokens
 from .errors import InvalidCredentials
 from .serializers import AgentIn, AgentOut, RefreshIn, TokenIn, settings_in
 
@@ -18,6 +18,7 @@ class TokenView(api.ApiView):
     authentication_classes = ()
     permission_classes = ()
 
+    @schema.token_create
     def post(self, request: Request) -> Response:
         """200 `{access, refresh}`; the throttle counts right and wrong tries alike."""
         api.strict_query(request)
@@ -36,6 +37,7 @@ class TokenRefreshView(api.ApiView):
     authentication_classes = ()
     permission_classes = ()
 
+    @schema.token_refresh
     def post(self, request: Request) -> Response:
         """200 `{access}`."""
         api.strict_query(request)
@@ -45,12 +47,14 @@ class TokenRefreshView(api.ApiView):
 class AgentListView(api.ApiView):
     """The agents one may see, and new ones."""
 
+    @schema.agent_list
     def get(self, request: Request) -> Response:
         """A page of them by name."""
         api.strict_query(request, api.KeysetPagination.parameters)
         agents = selectors.agents_visible_to(self.principal).select_related("owner")
         return api.KeysetPagination.answer(agents, request, lambda agent: AgentOut(agent).data, ordering=("name",))
 
+    @schema.agent_create
     def post(self, request: Request) -> Response:
         """201 and where it is."""
         access.require_person(self.principal)
@@ -70,6 +74,7 @@ class AgentListView(api.ApiView):
 class AgentView(api.ApiView):
     """One agent."""
 
+    @schema.agent_detail
     def get(self, request: Request, name: str) -> Response:
         """The agent without its secrets."""
         api.strict_query(request)

@@ -1,9 +1,11 @@
 """What pages ask of the API for themselves."""
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.api import ApiView, StrictSerializer
+from core.api.schema import operation
 
 from . import tickets
 
@@ -12,9 +14,17 @@ class TicketIn(StrictSerializer):
     """Nothing."""
 
 
+class TicketOut(serializers.Serializer):
+    """A ticket, good once."""
+
+    ticket = serializers.CharField()
+    expires_in = serializers.IntegerField()
+
+
 class TicketView(ApiView):
     """`POST /api/ws-ticket`."""
 
+    @operation("ws_ticket_create", answers={200: TicketOut}, body=TicketIn)
     def post(self, request: Request) -> Response:
         """A ticket for one websocket, opened within half a minute, from any origin."""
         TicketIn(data=request.data).is_valid(raise_exception=True)

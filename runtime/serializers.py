@@ -10,7 +10,8 @@ from backlog.selectors import PREVIEW_CHARACTERS
 from capacity.gate import Gate
 from capacity.selectors import Load
 from core import api
-from fleet.models import MAX_BACKLOG_DEPTH, MAX_CEILING, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, OnFull
+from fleet.first_values import MAX_CEILING
+from fleet.models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, OnFull
 
 from .standing import Standing, WaitingFor
 

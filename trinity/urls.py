@@ -4,6 +4,8 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 
 from core import api
+from core.urls import both
+from frontend.openapi import DocsView, SchemaView
 
 urlpatterns = [
     path("admin/", admin.site.urls),
@@ -13,6 +15,8 @@ urlpatterns = [
     path("api/", include("fleet.urls")),
     path("", include("frontend.api_urls")),
     path("", include("frontend.urls")),
+    *both("api/schema/", SchemaView.as_view(), name="schema"),
+    *both("api/docs/", DocsView.as_view(), name="docs"),
     # The last pattern under `/api/`.
     re_path(r"^api(?:/.*)?$", api.unknown_path),
 ]

@@ -14,9 +14,11 @@ from capacity.selectors import Meter, load_of, meters
 from core import api
 from core.conf import conf
 from fleet import access
-from fleet.models import MAX_CEILING, Agent
+from fleet.first_values import MAX_CEILING
+from fleet.models import Agent
 from fleet.selectors import agents_visible_to, ceiling
 
+from .. import schema
 from ..serializers import CapacityIn, CapacityOut, CeilingIn, CeilingOut
 from ..services import controls
 
@@ -27,6 +29,7 @@ _NO_VERSION = -1
 class CapacityView(api.ApiView):
     """One agent's limits and load."""
 
+    @schema.capacity_detail
     def get(self, request: Request, name: str) -> Response:
         """Settings, taken slots and the line's length; the `ETag` is of the settings alone."""
         api.strict_query(request)
@@ -36,6 +39,7 @@ class CapacityView(api.ApiView):
         body = CapacityOut(gate, context={"load": load_of(gate, now=timezone.now())}).data
         return Response(body, headers={"ETag": _settings_tag(agent)})
 
+    @schema.capacity_update
     def put(self, request: Request, name: str) -> Response:
         """The new limit, and whatever else was sent; a raise starts queued work at once."""
         api.strict_query(request)
@@ -49,6 +53,7 @@ class CapacityView(api.ApiView):
 class SlotsView(api.ApiView):
     """The load of every agent one may see."""
 
+    @schema.slots_list
     def get(self, request: Request) -> Response:
         """An object by name; 304 while no agent's version has changed."""
         api.strict_query(request)
@@ -63,11 +68,13 @@ class SlotsView(api.ApiView):
 class CeilingView(api.ApiView):
     """The fleet-wide upper bound of every agent's limit."""
 
+    @schema.ceiling_detail
     def get(self, request: Request) -> Response:
         """The ceiling and what it may be."""
         api.strict_query(request)
         return _ceiling(ceiling())
 
+    @schema.ceiling_update
     def put(self, request: Request) -> Response:
         """A new ceiling; what agents have stored stays as it is and is only held below it."""
         api.strict_query(request)

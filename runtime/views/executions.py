@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +18,7 @@ from core.api.queries import Reader
 from fleet import access
 from fleet.selectors import fleet_settings
 
-from .. import selectors, waiting
+from .. import schema, selectors, waiting
 from ..serializers import EventOut, ExecutionOut, NothingIn, QueuedOut
 from ..services import controls
 from ..standing import standings
@@ -44,6 +45,7 @@ _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 class ExecutionListView(api.ApiView):
     """The executions of every agent one may see."""
 
+    @schema.execution_list
     def get(self, request: Request) -> Response:
         """A page of them, newest first."""
         asked = api.strict_query(request, {"agent": api.text(), **_FILTERS})
@@ -53,6 +55,7 @@ class ExecutionListView(api.ApiView):
 class AgentExecutionListView(api.ApiView):
     """The executions of one agent."""
 
+    @schema.agent_execution_list
     def get(self, request: Request, name: str) -> Response:
         """A page of them, newest first."""
         asked = api.strict_query(request, _FILTERS)
@@ -63,6 +66,7 @@ class AgentExecutionListView(api.ApiView):
 class ExecutionView(api.ApiView):
     """One execution, by its id alone or under its agent."""
 
+    @schema.execution_detail("execution_detail")
     def get(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> HttpResponse:
         """The execution; with `wait` once it has ended, or as it is then."""
         asked = api.strict_query(request, {"wait": api.integer(0, LONGEST_WAIT_SECONDS)})
@@ -73,9 +77,15 @@ class ExecutionView(api.ApiView):
         return waiting.when_finished(request, execution_id=execution_id, seconds=asked["wait"], render=state)
 
 
+@extend_schema_view(get=schema.execution_detail("agent_execution_detail"))
+class AgentExecutionView(ExecutionView):
+    """One execution as one of its agent's."""
+
+
 class EventListView(api.ApiView):
     """The log of one execution's run."""
 
+    @schema.event_list("event_list")
     def get(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> Response:
         """Its entries after `after`, in their order; `next` is null at the present end."""
         asked = api.strict_query(request, {"after": api.integer(0, LARGEST_SEQ)})
@@ -86,9 +96,15 @@ class EventListView(api.ApiView):
         return Response({"results": EventOut(page, many=True).data, "next": following})
 
 
+@extend_schema_view(get=schema.event_list("agent_event_list"))
+class AgentEventListView(EventListView):
+    """The log of one execution of the agent's."""
+
+
 class CancelView(api.ApiView):
     """The cancel of one execution."""
 
+    @schema.execution_cancel("execution_cancel")
     def post(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> Response:
         """200 where it is over now, 202 while its work is being stopped; again: the same answer."""
         api.strict_query(request)
@@ -99,9 +115,15 @@ class CancelView(api.ApiView):
         return Response({"status": answer}, status=200 if answer == "cancelled" else 202)
 
 
+@extend_schema_view(post=schema.execution_cancel("agent_execution_cancel"))
+class AgentCancelView(CancelView):
+    """The cancel of one execution of the agent's."""
+
+
 class QueueView(api.ApiView):
     """One agent's line."""
 
+    @schema.queue_detail
     def get(self, request: Request, name: str) -> Response:
         """A page of it, first in line first."""
         api.strict_query(request, api.KeysetPagination.parameters)

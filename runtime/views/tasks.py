@@ -14,7 +14,7 @@ from core.asgi import Answer
 from fleet.models import OnFull
 from fleet.principals import Principal, PrincipalKind
 
-from .. import waiting
+from .. import schema, waiting
 from ..serializers import TaskIn
 from ..services import submit
 from ..services.submit import Submitted, TaskRequest
@@ -27,6 +27,7 @@ WAIT_FACTOR = 2
 class TaskView(api.ApiView):
     """Tasks for one agent."""
 
+    @schema.task_submit
     def post(self, request: Request, name: str) -> HttpResponse:
         """202 at once, or the result: 200, or the failure as a problem."""
         api.strict_query(request)
