@@ -68,3 +68,8 @@ format: $(INSTALLED) ## Rewrite the code in the house's format
 .PHONY: docs
 docs: $(INSTALLED) ## Write the documents that follow from the code
 	$(CHECK_ENV) $(BIN)/python tests/architecture/documents.py
+
+.PHONY: bench
+bench: $(INSTALLED) ## Measure against floors and peers; results in benchmarks/RESULTS.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks
