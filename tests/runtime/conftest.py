@@ -22,12 +22,13 @@ Api = Callable[[User | str | None], APIClient]
 
 
 @pytest.fixture
-def post_task(api: Api, owner: User, agent: Agent) -> Callable[..., Any]:
+def post_task(api: Api, owner: User, request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Posts a task: `post_task("text", to=agent, by=owner, headers={…}, **body)`; asynchronous unless the body says otherwise."""
 
     def post(
-        message: str = "hello", *, to: Agent = agent, by: User | str = owner, headers: dict[str, str] | None = None, **body: Any
+        message: str = "hello", *, to: Agent | None = None, by: User | str = owner, headers: dict[str, str] | None = None, **body: Any
     ) -> Any:
+        to = to or request.getfixturevalue("agent")
         data = {"message": message, "async_mode": True} | body
         sent = {name: value for name, value in data.items() if value is not None}
         return api(by).post(f"/api/agents/{to.name}/task", sent, format="json", headers=headers)

@@ -171,7 +171,7 @@ def test_without_the_slot_store_load_is_unknown_never_none(api, owner, agent, op
 def test_every_visible_agents_load_is_an_object_by_name(api, owner, stranger, post_task, make_agent):
     agent, other = make_agent(limit=1), make_agent(limit=12, paused=True)
     for _ in range(3):
-        post_task(to=agent)
+        assert post_task(to=agent).status_code == 202
     answer = api(owner).get("/api/agents/slots")
     body = answer.json()
     assert body["timestamp"].endswith("Z")
