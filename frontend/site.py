@@ -24,9 +24,11 @@ class Site(AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         """Whether the user may enter at all; each model then shows them what is theirs. One query a request."""
         user = request.user
-        if not hasattr(request, "owns_an_agent"):
-            request.owns_an_agent = living_agents().filter(owner=user.pk).exists()  # type: ignore[attr-defined]  # kept for the next ask
-        return user.is_active and (user.is_superuser or request.owns_an_agent)
+        owns = getattr(request, "owns_an_agent", None)
+        if owns is None:
+            owns = living_agents().filter(owner=user.pk).exists()
+            request.owns_an_agent = owns  # type: ignore[attr-defined]  # kept for the next ask
+        return user.is_active and (user.is_superuser or owns)
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """On to the one login page, whose tries are counted; a 403 for who is signed in and owns nothing."""

@@ -96,7 +96,7 @@ class NewAgentForm(forms.ModelForm):
     def full_clean(self) -> None:
         """Checks, and makes the agent where nothing is wrong."""
         super().full_clean()
-        if self.is_bound and not self._errors:
+        if self.is_bound and not self.errors:
             self._create()
 
     def _post_clean(self) -> None:

@@ -1,7 +1,6 @@
 """Agents in the admin: a live meter, and limits to change in the list or the form."""
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -9,7 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
 from django.db.models import QuerySet
-from django.forms import BaseModelForm, Script
+from django.forms import ModelForm, Script
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html
@@ -107,20 +106,19 @@ class AgentAdmin(Served):
             ("Runtime", {"fields": ["runtime_shown"]}),
         ]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> Sequence[str]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> tuple[str, ...]:
         """Of an old agent all but the limits."""
         if obj is None:
             return ()
         return ("name", "owner", "description", "big_meter", "paused", "changed_by", "changed_at", "runtime_shown")
 
     # -- What is changed
-    def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> type[BaseModelForm]:
+    def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> type[ModelForm]:
         """The form of a new agent knows who makes it."""
         form = super().get_form(request, obj, change, **(kwargs | {"form": LimitsForm if obj else NewAgentForm}))
-        form.principal, form.ceiling = principal_of(request), ceiling()
-        return form
+        return type(form.__name__, (form,), {"principal": principal_of(request), "ceiling": ceiling()})
 
-    def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> type[BaseModelForm]:
+    def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> type[ModelForm]:
         """The limit of one row."""
         return type("LimitForm", (RowForm,), {"ceiling": ceiling()})
 

@@ -7,7 +7,8 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from core.errors import TrinityError
-from fleet.models import MAX_CEILING, FleetSettings
+from fleet.first_values import MAX_CEILING
+from fleet.models import FleetSettings
 from runtime.services import controls
 
 from .rights import SuperusersOnly, principal_of

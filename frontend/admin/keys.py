@@ -16,6 +16,8 @@ from fleet.selectors import living_agents
 
 from .rights import Served, principal_of
 
+NAMES = ("name", "scope", "agent", "expires_at")
+
 
 class NewKeyForm(forms.ModelForm):
     """A new key of the user's own. Valid means made."""
@@ -26,7 +28,7 @@ class NewKeyForm(forms.ModelForm):
 
     class Meta:
         model = ApiKey
-        fields = ("name", "scope", "agent", "expires_at")
+        fields = NAMES
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -43,8 +45,8 @@ class NewKeyForm(forms.ModelForm):
     def full_clean(self) -> None:
         """Checks, and makes the key where nothing is wrong."""
         super().full_clean()
-        if self.is_bound and not self._errors:
-            self._create(**{name: self.cleaned_data[name] for name in self._meta.fields})
+        if self.is_bound and not self.errors:
+            self._create(**{name: self.cleaned_data[name] for name in NAMES})
 
     def _post_clean(self) -> None:
         # Django's validation of the model would be first, and in words that name a constraint of the database.
@@ -68,7 +70,7 @@ class ApiKeyAdmin(Served):
     search_fields = ("name", "prefix")
     ordering = ("-created_at", "-id")
     actions = ("revoke",)
-    fields = ("name", "scope", "agent", "expires_at")
+    fields = NAMES
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
         """The user's own keys; all for a superuser."""
@@ -84,11 +86,10 @@ class ApiKeyAdmin(Served):
         """The part of the key that may be seen."""
         return f"{key.prefix}…"
 
-    def get_form(self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any) -> type[forms.BaseModelForm]:
+    def get_form(self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any) -> type[forms.ModelForm]:
         """The form knows who makes the key."""
         form = super().get_form(request, obj, change, **(kwargs if obj else kwargs | {"form": NewKeyForm}))
-        form.principal = principal_of(request)
-        return form
+        return type(form.__name__, (form,), {"principal": principal_of(request)})
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> ApiKey:
         """The row as the service made it."""

@@ -42,7 +42,7 @@ class Served(admin.ModelAdmin):
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None) -> Any:
         """Outside Django's transaction: a service that starts work publishes it after its own commit, not before a later one."""
-        return self._changeform_view(request, object_id, form_url, extra_context)
+        return self._changeform_view(request, object_id, form_url, extra_context)  # type: ignore[attr-defined]  # the stubs leave it out
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """There is nothing related."""
