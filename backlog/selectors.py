@@ -22,6 +22,16 @@ def startable(agent_id: int) -> QuerySet[Execution]:
     return Execution.objects.filter(agent_id=agent_id, status=Status.QUEUED, startable=True).order_by(*LINE)
 
 
+def next_in_place(agent_id: int) -> QuerySet[Execution]:
+    """`startable` with `agent` and `ceiling`; empty while the agent or the fleet is paused, or the fleet has a cap.
+
+    Under a cap a freed slot is the fleet's, not the agent's.
+    """
+    uncapped = FleetSettings.objects.filter(pk=1, paused=False, max_concurrent_tasks=None).values("max_parallel_tasks_ceiling")
+    line = startable(agent_id).filter(agent__paused=False, agent__deleted_at=None).select_related("agent")
+    return line.annotate(ceiling=Subquery(uncapped)).filter(ceiling__isnull=False)
+
+
 def queue_of(agent_id: int) -> QuerySet[Execution]:
     """The agent's queued rows in line."""
     return Execution.objects.filter(agent_id=agent_id, status=Status.QUEUED).order_by(*LINE)
@@ -74,7 +84,7 @@ def holders(agent_ids: Iterable[int]) -> dict[int, int]:
 def ahead_of(row: Execution) -> QuerySet[Execution]:
     """The queued rows of the same agent that come before `row`."""
     # Compared with what the database itself holds: SQLite compares moments as text, and stamps fewer digits than Django sends.
-    queued_at = Subquery(Execution.objects.filter(pk=row.pk).values("queued_at"))
+    queued_at = Subquery(Execution.objects.filter(pk=row.pk).values("queued_at")[:1])
     earlier = Q(queued_at__lt=queued_at) | Q(queued_at=queued_at, id__lt=row.id)
     same_rank = Q(front=row.front, priority=row.priority) & earlier
     higher = Q(front=row.front, priority__gt=row.priority)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, Count, F, Q, Value, When
+from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from fleet.models import Agent
@@ -172,7 +172,22 @@ def finish(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, sessi
 
 def _finish(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome) -> bool:
     mine = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING)
-    return mine.update(slot_token=None, completed_at=Now(), **_ending(outcome)) == 1
+    return _end_run(mine, outcome=outcome, slot_token=None)
+
+
+def _end_run(which: QuerySet[Execution], *, outcome: Outcome, **values: Any) -> bool:
+    """Whether the run's row has ended now; as `cancelled` where that was asked for.
+
+    Two plain statements, the second hardly ever sent: a cancel is never taken back, so none can slip in between, and one
+    statement with the choice inside costs more to compose than both.
+    """
+    values |= {name: used for name, used in (outcome.usage or {}).items() if used is not None}
+    status = Status.FAILED if outcome.error_code else Status.SUCCESS
+    reported = {"status": status, "error_code": outcome.error_code, "error": outcome.error, "response": outcome.response}
+    if which.filter(cancel_requested_at=None).update(completed_at=Now(), **reported, **values):
+        return True
+    cancelled = {"status": Status.CANCELLED, "error_code": "cancelled", "error": "", "response": None}
+    return which.filter(cancel_requested_at__isnull=False).update(completed_at=Now(), **cancelled, **values) == 1
 
 
 def _finish_of_session(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, session_id: uuid.UUID) -> bool:
@@ -203,7 +218,8 @@ def finish_and_claim_next(
 ) -> tuple[bool, Execution | None]:
     """`finish`, and in the same transaction the claim of the agent's next startable row under `next_token`.
 
-    Returns whether the result was written, and the claimed row as it was read before the claim.
+    Returns whether the result was written, and the claimed row (with its agent and `ceiling`) as it was read before the
+    claim; None where nothing may start in place, see `selectors.next_in_place`.
     """
     with transaction.atomic():
         if session_id is None:
@@ -215,7 +231,8 @@ def finish_and_claim_next(
 
 def _claim_head(*, agent_id: int, token: uuid.UUID) -> Execution | None:
     lost: set[uuid.UUID] = set()
-    while (head := selectors.startable(agent_id).exclude(pk__in=lost).first()) is not None:
+    line = selectors.next_in_place(agent_id)
+    while (head := (line.exclude(pk__in=lost) if lost else line).first()) is not None:
         if head.session_id is None:
             claimed = claim(execution_id=head.pk, token=token, number=0)
         else:
@@ -234,30 +251,6 @@ def _claim_in_savepoint(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
         return False
 
 
-def _ending(outcome: Outcome) -> dict[str, Any]:
-    usage = outcome.usage or {}
-    cancelled = Q(cancel_requested_at__isnull=False)
-    ended = Status.FAILED if outcome.error_code else Status.SUCCESS
-
-    def unless_cancelled(value: Any, *, instead: Any) -> Case:
-        return Case(When(cancelled, then=Value(instead)), default=Value(value))
-
-    return {
-        "status": unless_cancelled(ended, instead=Status.CANCELLED),
-        "error_code": unless_cancelled(outcome.error_code, instead="cancelled"),
-        "error": unless_cancelled(outcome.error, instead=""),
-        "response": Case(When(cancelled, then=None), default=Value(outcome.response)) if outcome.response is not None else None,
-        "input_tokens": usage.get("input_tokens"),
-        "output_tokens": usage.get("output_tokens"),
-        "cost_usd": usage.get("cost_usd"),
-    }
-
-
-def _lock_agent_of(execution_id: uuid.UUID) -> None:
-    """Enqueue decides `startable` under the agent's row; whoever ends a session's run must not slip in between."""
-    Agent.objects.select_for_update(of=("self",)).filter(executions__pk=execution_id).values_list("pk").first()
-
-
 def fail_queued(*, execution_id: uuid.UUID, error_code: str, error: str) -> bool:
     """Whether the queued row has failed now, without having run."""
     return _end_queued(Q(pk=execution_id), status=Status.FAILED, error_code=error_code, error=error) == 1
@@ -269,13 +262,8 @@ def _end_queued(which: Q, **values: Any) -> int:
 
 def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str) -> bool:
     """Whether a started run whose lease ended is failed now. The row keeps its token until its work is known to be over."""
-    outcome = Outcome(error_code=error_code, error=error)
-    return (
-        Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at__isnull=False).update(
-            completed_at=Now(), **_ending(outcome)
-        )
-        == 1
-    )
+    started = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at__isnull=False)
+    return _end_run(started, outcome=Outcome(error_code=error_code, error=error))
 
 
 def clear_token(*, execution_id: uuid.UUID, token: uuid.UUID, session_id: uuid.UUID | None = None) -> bool:

@@ -8,6 +8,7 @@ from django.db.models import QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from backlog import selectors as backlog
+from backlog.models import Execution
 from fleet.models import Agent, FleetSettings
 
 #: The ceiling if its row were missing: never "unlimited".
@@ -62,6 +63,15 @@ def gate_of(agent: Agent) -> Gate:
         paused=agent.paused or read.fleet_paused,
         head=_head(read.head),
     )
+
+
+def gate_in_place(row: Execution) -> Gate:
+    """The gate of a row read through `backlog.selectors.next_in_place`: neither paused nor capped."""
+    read: Any = row
+    return Gate(
+        agent=row.agent, limit=max(0, min(row.agent.max_parallel_tasks, read.ceiling)), ceiling=read.ceiling,
+        fleet_limit=None, fleet_on_full="queue", paused=False, head=None,
+    )  # fmt: skip
 
 
 def look(agent_id: int) -> Gate | None:

@@ -38,19 +38,27 @@ def wire(event: Event) -> dict[str, Any]:
     return {"type": event.type} | {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
 
 
-def publish(event: Event) -> None:
-    """Tell it to every process that listens now. Never raises because Redis is out of reach.
+def publish(*events: Event) -> None:
+    """Tell them, in this order, to every process that listens now. Never raises because Redis is out of reach.
 
     Call it after the commit of what it tells (`transaction.on_commit`, or after the `atomic` block): a listener looks at
     the database at once.
     """
     try:
-        client().publish(CHANNEL, json.dumps(wire(event)))
+        _send([json.dumps(wire(event)) for event in events])
     except RedisError as error:
-        log.warning(
-            "events.not_published",
-            extra={"event_type": event.type, "reason": str(error)},
-        )
+        for event in events:
+            log.warning("events.not_published", extra={"event_type": event.type, "reason": str(error)})
+
+
+def _send(messages: list[str]) -> None:
+    if len(messages) == 1:
+        client().publish(CHANNEL, messages[0])
+        return
+    with client().pipeline(transaction=False) as pipe:
+        for message in messages:
+            pipe.publish(CHANNEL, message)
+        pipe.execute()
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ from backlog import services as backlog
 from backlog.models import Execution, Status
 from backlog.services import Outcome
 from capacity.errors import SlotsUnavailable
-from capacity.gate import Gate, look
+from capacity.gate import gate_in_place
 from capacity.leases import Admission, Lease, RenewOutcome
 from capacity.manager import CapacityManager, preview
 from core import events
@@ -168,21 +168,18 @@ def end_run(begun: Begun, result: Result, *, in_place: bool) -> Begun | None:
 
     The result is retried until the database takes it; the keeper renews the lease meanwhile.
     """
-    gate = _until_stored(lambda: look(begun.row.agent_id)) if in_place else None
-    if gate is None or gate.head is None or gate.paused or gate.fleet_limit is not None:
-        return _release(begun, result, in_place=in_place)
-    return _hand_over(begun, result, gate=gate)
+    return _hand_over(begun, result) if in_place else _release(begun, result)
 
 
-def _release(begun: Begun, result: Result, *, in_place: bool) -> Begun | None:
+def _release(begun: Begun, result: Result) -> Begun | None:
     outcome, row = _outcome(result), begun.row
     written = _until_stored(
         lambda: backlog.finish(execution_id=row.pk, token=begun.lease.token, outcome=outcome, session_id=row.session_id)
     )
-    return _given_back(begun, written=written, here=in_place)
+    return _given_back(begun, written=written, here=False)
 
 
-def _hand_over(begun: Begun, result: Result, *, gate: Gate) -> Begun | None:
+def _hand_over(begun: Begun, result: Result) -> Begun | None:
     """Result and claim as one, then the slot. What is not granted is undone: the row keeps its place."""
     outcome, row, next_token = _outcome(result), begun.row, new_token()
     written, head = _until_stored(
@@ -193,24 +190,27 @@ def _hand_over(begun: Begun, result: Result, *, gate: Gate) -> Begun | None:
     )  # fmt: skip
     if head is None:
         return _given_back(begun, written=written, here=True)
-    events.publish(ExecutionFinished(execution_id=row.pk, agent=begun.lease.agent))
     following = Lease(agent=begun.lease.agent, execution_id=head.pk, token=next_token, timeout_seconds=head.timeout_seconds)
     renewed_at = time.monotonic()
-    granted = manager.handover(gate=gate, done=begun.lease, following=following, preview=preview(head.message))
+    granted = manager.handover(gate=gate_in_place(head), done=begun.lease, following=following, preview=preview(head.message))
     keeper.unwatch(begun.lease)
+    finished = ExecutionFinished(execution_id=row.pk, agent=begun.lease.agent)
     if granted is None:
+        events.publish(finished)
         admissions = _admissions(lambda: manager.undo_claim(agent_id=row.agent_id, done=begun.lease, following=following))
         return _begun(dispatch.start(admissions, here=True))
-    return _start_granted(granted, head=head, gate=gate, renewed_at=renewed_at)
+    return _start_granted(granted, head=head, finished=finished, renewed_at=renewed_at)
 
 
-def _start_granted(granted: Lease, *, head: Execution, gate: Gate, renewed_at: float) -> Begun | None:
+def _start_granted(granted: Lease, *, head: Execution, finished: ExecutionFinished, renewed_at: float) -> Begun | None:
     started = _until_stored(lambda: backlog.start(execution_id=head.pk, token=granted.token, number=granted.number))
     if not started:
         # Cancelled, or put back by a rebuild, between the claim and here.
+        events.publish(finished)
         return _begun(dispatch.start(_freed(agent_id=head.agent_id, lease=granted), here=True))
-    events.publish(ExecutionStarted(execution_id=head.pk, agent=granted.agent))
-    return Begun(lease=granted, row=head, agent=gate.agent, renewed_at=renewed_at)
+    # Together: a round trip costs as much as either, and the slot stands empty meanwhile.
+    events.publish(finished, ExecutionStarted(execution_id=head.pk, agent=granted.agent))
+    return Begun(lease=granted, row=head, agent=head.agent, renewed_at=renewed_at)
 
 
 def _given_back(begun: Begun, *, written: bool, here: bool) -> Begun | None:
