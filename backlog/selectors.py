@@ -154,6 +154,11 @@ def tokens_of(execution_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID
     return {pk: (token, status) for pk, token, status in rows}
 
 
+def carries(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
+    """Whether the row holds its slot under this token."""
+    return Execution.objects.filter(pk=execution_id, slot_token=token).exists()
+
+
 def database_now() -> datetime:
     """The database's clock."""
     now: datetime = FleetSettings.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=1)

@@ -4,12 +4,13 @@ Every write of a run names its `slot_token` (the fence): a late result, a second
 """
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, Count, F, Q, QuerySet, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from fleet.models import Agent
@@ -70,7 +71,7 @@ def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = Fals
 def _enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool) -> Queued:
     with transaction.atomic():
         # Of no effect on SQLite, where the transaction took the write lock at its BEGIN.
-        held = Agent.objects.select_for_update().only("max_backlog_depth").get(pk=agent.pk)
+        held = Agent.objects.select_for_update(no_key=True).only("max_backlog_depth").get(pk=agent.pk)
         line = _line_seen_by(agent=agent, draft=draft)
         if line["depth"] >= held.max_backlog_depth and not exceed_depth:
             if selectors.key_taken(agent=agent, draft=draft):
@@ -113,12 +114,25 @@ def _save(*, row: Execution, draft: Draft) -> None:
 def claim(*, execution_id: uuid.UUID, token: uuid.UUID, number: int) -> bool:
     """Whether the queued row is now `running` under `token`; False where somebody else was first.
 
-    Inside a transaction the caller keeps a savepoint for a row of a session: another run of it raises `IntegrityError` there.
+    A row whose session runs already is not startable any more. Not to be called for one of a session inside a transaction,
+    which that would break.
     """
     try:
         return _claim(execution_id=execution_id, token=token, number=number)
     except IntegrityError:
+        _wait_for_session(execution_id)
         return False
+
+
+def _wait_for_session(execution_id: uuid.UUID) -> None:
+    """Make the queued row wait for the run of its session: one that was submitted at the same time has taken a slot directly.
+
+    The end of that run makes it startable again.
+    """
+    with transaction.atomic():
+        _lock_agent_of(execution_id)
+        holding = Execution.objects.filter(session=OuterRef("session"), slot_token__isnull=False)
+        Execution.objects.filter(Exists(holding), pk=execution_id, status=Status.QUEUED).update(startable=False)
 
 
 def _claim(*, execution_id: uuid.UUID, token: uuid.UUID, number: int) -> bool:
@@ -164,10 +178,9 @@ def finish(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, sessi
 
     A cancel that was asked for before decides the status, whatever the run reports.
     """
-    if session_id is None:
-        return _finish(execution_id=execution_id, token=token, outcome=outcome)
-    with transaction.atomic():
-        return _finish_of_session(execution_id=execution_id, token=token, outcome=outcome, session_id=session_id)
+    return _ending(
+        lambda: _finish(execution_id=execution_id, token=token, outcome=outcome), execution_id=execution_id, session_id=session_id
+    )
 
 
 def _finish(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome) -> bool:
@@ -190,13 +203,25 @@ def _end_run(which: QuerySet[Execution], *, outcome: Outcome, **values: Any) -> 
     return which.filter(cancel_requested_at__isnull=False).update(completed_at=Now(), **cancelled, **values) == 1
 
 
-def _finish_of_session(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome, session_id: uuid.UUID) -> bool:
-    # Enqueue decides `startable` under the agent's row; whoever ends a session's run must not slip in between.
-    Agent.objects.select_for_update(of=("self",)).filter(executions__pk=execution_id).values_list("pk").first()
-    written = _finish(execution_id=execution_id, token=token, outcome=outcome)
-    if written:
-        let_next_of_session_start(session_id)
+def _ending(write: Callable[[], bool], *, execution_id: uuid.UUID, session_id: uuid.UUID | None) -> bool:
+    """`write`, which ends a row or lets go of its slot, and with it the start of whoever is next in its session.
+
+    One transaction: a crash in between would leave a session that waits for nobody. Under the agent's row, where enqueue
+    decides `startable`: it must not miss this end, nor this the row that it is about to commit.
+    """
+    if session_id is None:
+        return write()
+    with transaction.atomic():
+        _lock_agent_of(execution_id)
+        written = write()
+        if written:
+            let_next_of_session_start(session_id)
     return written
+
+
+def _lock_agent_of(execution_id: uuid.UUID) -> None:
+    # Not in full: inserting a row that refers to the agent needn't wait for us.
+    Agent.objects.select_for_update(of=("self",), no_key=True).filter(executions__pk=execution_id).values_list("pk").first()
 
 
 def let_next_of_session_start(session_id: uuid.UUID) -> None:
@@ -222,10 +247,7 @@ def finish_and_claim_next(
     claim; None where nothing may start in place, see `selectors.next_in_place`.
     """
     with transaction.atomic():
-        if session_id is None:
-            written = _finish(execution_id=execution_id, token=token, outcome=outcome)
-        else:
-            written = _finish_of_session(execution_id=execution_id, token=token, outcome=outcome, session_id=session_id)
+        written = finish(execution_id=execution_id, token=token, outcome=outcome, session_id=session_id)
         return written, _claim_head(agent_id=agent_id, token=next_token) if written else None
 
 
@@ -251,13 +273,14 @@ def _claim_in_savepoint(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
         return False
 
 
-def fail_queued(*, execution_id: uuid.UUID, error_code: str, error: str) -> bool:
+def fail_queued(*, execution_id: uuid.UUID, error_code: str, error: str, session_id: uuid.UUID | None = None) -> bool:
     """Whether the queued row has failed now, without having run."""
-    return _end_queued(Q(pk=execution_id), status=Status.FAILED, error_code=error_code, error=error) == 1
+    return _end_queued(execution_id, session_id, status=Status.FAILED, error_code=error_code, error=error)
 
 
-def _end_queued(which: Q, **values: Any) -> int:
-    return Execution.objects.filter(which, status=Status.QUEUED).update(completed_at=Now(), **values)
+def _end_queued(execution_id: uuid.UUID, session_id: uuid.UUID | None, **values: Any) -> bool:
+    queued = Execution.objects.filter(pk=execution_id, status=Status.QUEUED)
+    return _ending(lambda: queued.update(completed_at=Now(), **values) == 1, execution_id=execution_id, session_id=session_id)
 
 
 def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str) -> bool:
@@ -268,29 +291,25 @@ def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, er
 
 def clear_token(*, execution_id: uuid.UUID, token: uuid.UUID, session_id: uuid.UUID | None = None) -> bool:
     """Whether a fenced row has let go of its slot now."""
-    with transaction.atomic():
-        cleared = Execution.objects.filter(pk=execution_id, slot_token=token).exclude(status=Status.RUNNING).update(slot_token=None)
-        if cleared and session_id is not None:
-            let_next_of_session_start(session_id)
-    return cleared == 1
+    fenced = Execution.objects.filter(pk=execution_id, slot_token=token).exclude(status=Status.RUNNING)
+    return _ending(lambda: fenced.update(slot_token=None) == 1, execution_id=execution_id, session_id=session_id)
 
 
 # -- Cancel ------------------------------------------------------------------------------------------------------------
 
 
-def cancel_queued(*, execution_id: uuid.UUID, error_code: str = "cancelled") -> bool:
+def cancel_queued(*, execution_id: uuid.UUID, error_code: str = "cancelled", session_id: uuid.UUID | None = None) -> bool:
     """Whether the row was in line and is cancelled now."""
-    return _end_queued(Q(pk=execution_id), status=Status.CANCELLED, error_code=error_code, cancel_requested_at=Now()) == 1
+    return _end_queued(execution_id, session_id, status=Status.CANCELLED, error_code=error_code, cancel_requested_at=Now())
 
 
-def cancel_granted(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str = "cancelled") -> bool:
+def cancel_granted(
+    *, execution_id: uuid.UUID, token: uuid.UUID, error_code: str = "cancelled", session_id: uuid.UUID | None = None
+) -> bool:
     """Whether the row held a slot without having started and is cancelled now; its slot is the caller's to free."""
-    return (
-        Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None).update(
-            status=Status.CANCELLED, error_code=error_code, cancel_requested_at=Now(), completed_at=Now(), slot_token=None
-        )
-        == 1
-    )
+    granted = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None)
+    values = {"status": Status.CANCELLED, "error_code": error_code, "cancel_requested_at": Now(), "completed_at": Now(), "slot_token": None}
+    return _ending(lambda: granted.update(**values) == 1, execution_id=execution_id, session_id=session_id)
 
 
 def request_cancel(*, execution_id: uuid.UUID) -> bool:
@@ -306,11 +325,22 @@ def request_cancel(*, execution_id: uuid.UUID) -> bool:
 # -- Housekeeping ------------------------------------------------------------------------------------------------------
 
 
-def expire(*, seconds: float) -> list[uuid.UUID]:
-    """Fail what has waited longer than `seconds`; returns the ids."""
-    waited = list(selectors.waiting_longer_than(seconds).values_list("pk", flat=True)[:500])
+def expire(*, seconds: float) -> list[Execution]:
+    """Fail what has waited longer than `seconds`; returns the rows as they were."""
+    waited = list(selectors.waiting_longer_than(seconds).only("agent_id", "agent_name", "session_id")[:500])
     sentence = f"Waited longer than {seconds:.0f} seconds"
-    return [pk for pk in waited if fail_queued(execution_id=pk, error_code="expired", error=sentence)]
+    return [row for row in waited if fail_queued(execution_id=row.pk, error_code="expired", error=sentence, session_id=row.session_id)]
+
+
+def mend_sessions() -> int:
+    """Make startable what waits for a run of its session though none is left; returns how many rows."""
+    before_it = Execution.objects.filter(Q(status=Status.QUEUED, startable=True) | Q(slot_token__isnull=False), session=OuterRef("session"))
+    stuck = Execution.objects.filter(~Exists(before_it), status=Status.QUEUED, startable=False)
+    mended = stuck.filter(session=None).update(startable=True)
+    first_of = {session_id: pk for pk, session_id in stuck.exclude(session=None).order_by("-queued_at").values_list("pk", "session_id")}
+    for session_id, pk in first_of.items():
+        mended += _ending(lambda pk=pk: stuck.filter(pk=pk).exists(), execution_id=pk, session_id=session_id)
+    return mended
 
 
 def forget_key(record: IdempotencyKey, *, older_than: timedelta) -> bool:
@@ -333,5 +363,9 @@ def note_dispatched(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
 
 
 def note_undispatched(*, execution_ids: list[uuid.UUID]) -> None:
-    """Record that the start of these granted rows could not be published; the sweep does it again."""
-    Execution.objects.filter(pk__in=execution_ids, status=Status.RUNNING, started_at=None).update(dispatched_at=None)
+    """Record that the start of these granted rows could not be published; the sweep does it again.
+
+    What was not published doesn't count as a dispatch: however long the broker was away, the pauses after it begin short.
+    """
+    published = Case(When(dispatches__gt=0, then=F("dispatches") - 1), default=0)
+    Execution.objects.filter(pk__in=execution_ids, status=Status.RUNNING, started_at=None).update(dispatched_at=None, dispatches=published)

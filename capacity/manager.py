@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 import structlog
+from django.db import Error
+from django.db.models import F
 from django.db.models.functions import Left, Now
 
 from backlog import selectors as rows
@@ -22,7 +24,7 @@ from backlog.drafts import Draft, Overflow, Queued
 from backlog.models import Execution
 from core.conf import conf
 from core.ids import new_token
-from fleet.models import Agent
+from fleet.models import Agent, FleetSettings
 
 from . import slots
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SlotsUnavailable
@@ -65,9 +67,19 @@ class CapacityManager:
             lease, refusal = self._take(gate=gate, draft=draft)
             if lease is not None and self._insert(gate=gate, draft=draft, lease=lease):
                 return Acquired(outcome=Admitted(lease=lease), admissions=(Admission(lease=lease),))
-        queued = overflow(agent=agent, draft=draft, full=refusal or AtCapacity.of(gate))
+        # Also where the gate was not asked: a request that is refused because it is out of reach must leave no row.
         slots.step_version([agent.name])
-        return Acquired(outcome=queued, admissions=self.drain(agent.pk))
+        queued = overflow(agent=agent, draft=draft, full=refusal or AtCapacity.of(gate))
+        return Acquired(outcome=queued, admissions=self._moved_up(agent))
+
+    def _moved_up(self, agent: Agent) -> tuple[Admission, ...]:
+        """What the line's new row made possible. The row is accepted: whatever fails from here on, the sweep drains."""
+        try:
+            slots.step_version([agent.name])
+            return self.drain(agent.pk)
+        except (SlotsUnavailable, Error) as error:
+            log.warning("backlog.left_to_sweep", agent=agent.name, error=str(error))
+            return ()
 
     def _refusal_before_asking(self, *, gate: Gate, draft: Draft) -> Exception | None:
         """No barging: with a startable row in line nobody new takes a slot directly, even if one is free."""
@@ -109,7 +121,7 @@ class CapacityManager:
     def release(self, *, agent_id: int, lease: Lease) -> tuple[Admission, ...]:
         """Free the lease's slot and fill it from the line; a late, double or foreign release frees nothing."""
         freed = self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
-        return self.drain(agent_id) if freed == ReleaseOutcome.RELEASED else ()
+        return self._freed(agent_id) if freed == ReleaseOutcome.RELEASED else ()
 
     def handover(self, *, gate: Gate, done: Lease, following: Lease, preview: str) -> Lease | None:
         """Move a slot from an ended run to the row claimed for it, with its first lease: nobody sees the slot free.
@@ -131,23 +143,26 @@ class CapacityManager:
 
     def undo_claim(self, *, agent_id: int, done: Lease, following: Lease) -> tuple[Admission, ...]:
         """Put a claimed row back in its place, free both tokens' slots, and fill what is free."""
-        backlog.undo_claim(execution_id=following.execution_id, token=following.token)
-        for lease in (done, following):
-            self._give_back(lease)
-        return self.drain(agent_id)
+        undone = backlog.undo_claim(execution_id=following.execution_id, token=following.token)
+        self._give_back(done)
+        # A worker that got a second message may have started it meanwhile: the slot is that run's then.
+        if undone or not rows.carries(execution_id=following.execution_id, token=following.token):
+            self._give_back(following)
+        self.touch_agent(agent_id)
+        return self._freed(agent_id)
 
     def withdraw(self, *, agent_id: int, lease: Lease | None) -> tuple[Admission, ...]:
         """After a row was cancelled or failed: free its slot if it had one, and let the line move up."""
         if lease is not None:
             self._give_back(lease)
         self.touch_agent(agent_id)
-        return self.drain(agent_id)
+        return self._freed(agent_id)
 
     def free(self, *, lease: Lease, agent_id: int | None) -> tuple[Admission, ...]:
         """Free a slot that repair found, and fill it where its agent is known."""
         self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
         known = agent_id or Agent.objects.filter(name=lease.agent, deleted_at=None).values_list("pk", flat=True).first()
-        return () if known is None else self.drain(known)
+        return () if known is None else self._freed(known)
 
     def holders(self) -> list[slots.FleetHolder]:
         """Every holder of the fleet; raises `SlotsUnavailable` while the gate must be rebuilt."""
@@ -170,29 +185,40 @@ class CapacityManager:
 
     # -- Drain ---------------------------------------------------------------------------------------------------------
 
-    def drain(self, agent_id: int) -> tuple[Admission, ...]:
-        """Give free slots to the agent's startable rows, first in line first, until there is no slot or no row."""
+    def drain(self, agent_id: int, *, most: int | None = None) -> tuple[Admission, ...]:
+        """Give free slots to the agent's startable rows, first in line first, until there is no slot, no row, or `most` went.
+
+        Once something was admitted it raises no more: those rows are to be started, and the sweep does the rest.
+        """
         admitted: list[Admission] = []
-        busy: set[uuid.UUID] = set()
-        while (gate := look(agent_id)) is not None and not gate.paused:
-            head = gate.head if gate.head is None or gate.head.id not in busy else _head_past(agent_id, busy)
+        try:
+            self._fill(agent_id, admitted, most=most)
+        except (SlotsUnavailable, Error) as error:
+            if not admitted:
+                raise
+            log.warning("drain.cut_short", agent_id=agent_id, admitted=len(admitted), error=str(error))
+        return tuple(admitted)
+
+    def _fill(self, agent_id: int, admitted: list[Admission], *, most: int | None) -> None:
+        passed: set[uuid.UUID] = set()
+        while len(admitted) != most and (gate := look(agent_id)) is not None and not gate.paused:
+            head = gate.head if gate.head is None or gate.head.id not in passed else _head_past(agent_id, passed)
             if head is None:
                 break
-            lease, goes_on = self._admit(gate=gate, head=head, busy=busy)
+            lease, goes_on = self._admit(gate=gate, head=head, passed=passed)
             if lease is not None:
                 admitted.append(Admission(lease=lease))
             if not goes_on:
                 break
         if admitted:
             slots.step_version([admitted[0].lease.agent])
-        return tuple(admitted)
 
-    def _admit(self, *, gate: Gate, head: Head, busy: set[uuid.UUID]) -> tuple[Lease | None, bool]:
+    def _admit(self, *, gate: Gate, head: Head, passed: set[uuid.UUID]) -> tuple[Lease | None, bool]:
         """The head's lease if it was admitted, and whether to look for another row."""
         lease = Lease(agent=gate.agent.name, execution_id=head.id, token=new_token(), timeout_seconds=head.timeout_seconds)
         taken = self._slot_for(gate=gate, lease=lease, preview=head.preview)
         if taken.outcome == TakeOutcome.BUSY:
-            busy.add(head.id)
+            passed.add(head.id)
             return None, True
         if taken.outcome not in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
             return None, False
@@ -202,17 +228,49 @@ class CapacityManager:
         finally:
             if not claimed:
                 self._give_back(lease)
-        return (_numbered(lease, taken.number), True) if claimed else (None, True)
+        if claimed:
+            return _numbered(lease, taken.number), True
+        # Not looked at again: what can't be claimed while it stays at the head would be tried for ever.
+        passed.add(head.id)
+        return None, True
 
     def drain_all(self) -> tuple[Admission, ...]:
-        """Drain every agent that has startable rows and, as far as the gate knows, a free slot."""
-        waiting = list(rows.agents_waiting().values_list("pk", "name", "max_parallel_tasks"))
+        """Drain every agent that has startable rows and, as far as the gate knows, a free slot; as `drain` it keeps what it has.
+
+        Under a fleet cap places go round, one at a time, to the agent that was served the longest ago.
+        """
+        admitted: list[Admission] = []
+        try:
+            cap = _fleet_cap()
+            while self._go_round(admitted, cap=cap) and cap is not None:
+                pass
+        except (SlotsUnavailable, Error) as error:
+            if not admitted:
+                raise
+            log.warning("drain.cut_short", admitted=len(admitted), error=str(error))
+        return tuple(admitted)
+
+    def _go_round(self, admitted: list[Admission], *, cap: int | None) -> bool:
+        """Whether this round over the agents with startable rows has admitted any."""
+        before = len(admitted)
+        waiting = list(
+            rows.agents_waiting().order_by(F("served_at").asc(nulls_first=True), "pk").values_list("pk", "name", "max_parallel_tasks")
+        )
         counts = slots.states([name for _, name, _ in waiting])
-        admissions: list[Admission] = []
         for pk, name, stored in waiting:
-            if counts[name].active < stored:
-                admissions += self.drain(pk)
-        return tuple(admissions)
+            if counts[name].active >= stored:
+                continue
+            if cap is not None and slots.fleet_count() >= cap:
+                break
+            served = self.drain(pk, most=None if cap is None else 1)
+            admitted += served
+            if served and cap is not None:
+                Agent.objects.filter(pk=pk).update(served_at=Now())
+        return len(admitted) > before
+
+    def _freed(self, agent_id: int) -> tuple[Admission, ...]:
+        """Fill what was freed: from the agent's own line, or, under a fleet cap, from that of the agent whose turn it is."""
+        return self.drain(agent_id) if _fleet_cap() is None else self.drain_all()
 
     # -- Leases --------------------------------------------------------------------------------------------------------
 
@@ -292,8 +350,12 @@ def held_rows() -> Iterator[slots.Held]:
         )  # fmt: skip
 
 
-def _head_past(agent_id: int, busy: set[uuid.UUID]) -> Head | None:
-    row = rows.startable(agent_id).exclude(pk__in=busy).only("id", "timeout_seconds", "message").first()
+def _fleet_cap() -> int | None:
+    return FleetSettings.objects.filter(pk=1).values_list("max_concurrent_tasks", flat=True).first()
+
+
+def _head_past(agent_id: int, passed: set[uuid.UUID]) -> Head | None:
+    row = rows.startable(agent_id).exclude(pk__in=passed).only("id", "timeout_seconds", "message").first()
     return None if row is None else Head(id=row.pk, timeout_seconds=row.timeout_seconds, preview=preview(row.message))
 
 

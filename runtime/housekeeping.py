@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 from django.core.cache import cache
-from django.db import DatabaseError, close_old_connections
+from django.db import Error, close_old_connections
 
 from capacity.errors import SlotsUnavailable
 from capacity.manager import CapacityManager
@@ -42,6 +42,7 @@ def reconcile() -> None:
     repair.repair_lost()
     repair.repair_rows_without_slot()
     repair.repair_slots_without_row()
+    repair.repair_sessions()
 
 
 def run_once() -> None:
@@ -72,7 +73,10 @@ class Housekeeper(threading.Thread):
         self._ending.set()
 
     def _attempt(self, work: Callable[[], None]) -> bool:
-        """Whether the pass was made, by this process or the one that holds the lock. A store that is away is no end of it."""
+        """Whether the pass was made, by this process or the one that holds the lock.
+
+        Whatever goes wrong, the next pass must come: nobody else would notice that this thread has ended.
+        """
         try:
             if cache.add(LOCK, self._owner, LOCK_SECONDS):
                 try:
@@ -80,8 +84,11 @@ class Housekeeper(threading.Thread):
                 finally:
                     cache.delete(LOCK)
             return True
-        except (DatabaseError, SlotsUnavailable, RedisError) as error:
+        except (Error, SlotsUnavailable, RedisError) as error:
             log.warning("housekeeping.failed", work=work.__name__, error=str(error))
+            return False
+        except Exception:
+            log.exception("housekeeping.broke", work=work.__name__)
             return False
         finally:
             close_old_connections()

@@ -28,6 +28,7 @@ from playwright.sync_api import BrowserType, Page
 from rest_framework.test import APIClient
 
 from backlog.models import Execution
+from core.embedded_store import free_port
 from core.redis import client as redis_client
 from fleet import tokens
 from fleet.models import Agent
@@ -93,6 +94,21 @@ def valkey(store_server: str) -> Iterator[redis.Redis]:
     leaked = [key.decode() for key in client.keys("*") if client.ttl(key) == -1 and not key.decode().startswith(PERMANENT)]
     client.flushdb()
     assert leaked == [], "keys that nothing will ever remove"
+
+
+@pytest.fixture
+def store_out_of_reach(valkey: redis.Redis) -> Iterator[Callable[[bool], None]]:
+    """Cuts this process's client off the slot store (`(True)`) and lets it come back (`(False)`)."""
+    pool = redis_client().connection_pool
+    port = pool.connection_kwargs["port"]
+
+    def cut(away: bool) -> None:
+        pool.connection_kwargs["port"] = free_port() if away else port
+        pool.disconnect()
+        pool.reset()  # else it keeps connections that know their port
+
+    yield cut
+    cut(False)
 
 
 # -- People and agents -----------------------------------------------------------------------------------------------

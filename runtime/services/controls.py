@@ -63,18 +63,17 @@ def cancel_execution(*, principal: Principal, execution_id: uuid.UUID) -> str:
 def _cancel_as_seen(row: Execution) -> str | None:
     """The answer, or None where the row is no longer what was seen."""
     if row.status == Status.QUEUED:
-        return "cancelled" if backlog.cancel_queued(execution_id=row.pk) and _cancelled(row, lease=None) else None
+        cancelled = backlog.cancel_queued(execution_id=row.pk, session_id=row.session_id)
+        return "cancelled" if cancelled and _cancelled(row, lease=None) else None
     if row.started_at is not None:
         return "cancelling" if backlog.request_cancel(execution_id=row.pk) else None
-    if row.slot_token is None or not backlog.cancel_granted(execution_id=row.pk, token=row.slot_token):
+    if row.slot_token is None or not backlog.cancel_granted(execution_id=row.pk, token=row.slot_token, session_id=row.session_id):
         return None
     lease = Lease(agent=row.agent_name, execution_id=row.pk, token=row.slot_token, timeout_seconds=row.timeout_seconds)
     return "cancelled" if _cancelled(row, lease=lease) else None
 
 
 def _cancelled(row: Execution, *, lease: Lease | None) -> bool:
-    if row.session_id is not None:
-        backlog.let_next_of_session_start(row.session_id)
     events.publish(ExecutionFinished(execution_id=row.pk, agent=row.agent_name))
     dispatch.start(_withdrawn(row, lease=lease))
     return True

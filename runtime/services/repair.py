@@ -82,20 +82,34 @@ def repair_slots_without_row() -> None:
 
 def dispatch_again() -> None:
     """Publish granted rows whose start was not published, or not heard: after 60 s, then 120, 240, …"""
-    for row in _aged(rows.granted_not_started(), since="dispatched_at").order_by("granted_at")[:MOST_DISPATCHES_A_PASS]:
-        due = row.dispatched_at is None or row.age.total_seconds() > conf.redispatch_seconds * 2 ** (row.dispatches - 1)
-        if due and row.slot_token is not None and backlog.note_dispatched(execution_id=row.pk, token=row.slot_token):
+    granted = _aged(rows.granted_not_started().filter(slot_token__isnull=False), since="dispatched_at").order_by("granted_at")
+    # Those that are due, not the oldest: they may all have been heard of, and wait for a thread.
+    due = [row for row in granted if _is_due(row)]
+    for row in due[:MOST_DISPATCHES_A_PASS]:
+        if backlog.note_dispatched(execution_id=row.pk, token=_lease(row).token):
             if row.dispatched_at is not None:
                 _note("dispatched_again", _lease(row))
             dispatch.start([Admission(lease=_lease(row))])
 
 
+def _is_due(row: Any) -> bool:
+    return row.dispatched_at is None or row.age.total_seconds() > conf.redispatch_seconds * 2 ** max(0, row.dispatches - 1)
+
+
 def expire_waiting() -> None:
     """Fail what has waited too long."""
-    for execution_id in backlog.expire(seconds=conf.expiry_seconds):
-        row = Execution.objects.only("agent_id", "agent_name", "session_id").get(pk=execution_id)
+    expired = backlog.expire(seconds=conf.expiry_seconds)
+    # All are told before the gate is asked, which may be out of reach.
+    for row in expired:
         _ended(row)
-        dispatch.start(manager.withdraw(agent_id=row.agent_id, lease=None))
+    for agent_id in dict.fromkeys(row.agent_id for row in expired):
+        dispatch.start(manager.withdraw(agent_id=agent_id, lease=None))
+
+
+def repair_sessions() -> None:
+    """Sessions whose next row was not told that it may start."""
+    if mended := backlog.mend_sessions():
+        log.warning("repair.done", kind="session_waited_for_nobody", rows=mended)
 
 
 def terminate_lost(*, execution_id: uuid.UUID, token: uuid.UUID) -> None:
@@ -150,8 +164,9 @@ def _let_go(row: Execution, lease: Lease) -> None:
 
 
 def _requeue(row: Execution, lease: Lease) -> None:
-    if backlog.undo_claim(execution_id=row.pk, token=lease.token):
-        _note("put_back_in_line", lease)
+    if not backlog.undo_claim(execution_id=row.pk, token=lease.token):
+        return  # started, cancelled or put back since it was seen: the next pass sees what it is now
+    _note("put_back_in_line", lease)
     dispatch.start(manager.withdraw(agent_id=row.agent_id, lease=lease))
 
 
@@ -160,8 +175,6 @@ def _free(row: Execution | None, lease: Lease) -> None:
 
 
 def _ended(row: Execution) -> None:
-    if row.session_id is not None:
-        backlog.let_next_of_session_start(row.session_id)
     events.publish(ExecutionFinished(execution_id=row.pk, agent=row.agent_name))
 
 

@@ -1,19 +1,16 @@
 """Callers, and tasks at any stage of their lives, made as a caller and a worker would make them."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import redis
 from django.contrib.auth.models import User
 from django.db.models import F
 from rest_framework.test import APIClient
 
 from backlog.models import Execution, IdempotencyKey
-from core.embedded_store import free_port
-from core.redis import client as redis_client
 from fleet.models import Agent
 from fleet.services import create_key
 from runtime.services import runs
@@ -57,21 +54,6 @@ def carry() -> Callable[[str | uuid.UUID], Execution]:
         return Execution.objects.get(pk=execution_id)
 
     return run
-
-
-@pytest.fixture
-def store_out_of_reach(valkey: redis.Redis) -> Iterator[Callable[[bool], None]]:
-    """Cuts this process's client off the slot store (`(True)`) and lets it come back (`(False)`)."""
-    pool = redis_client().connection_pool
-    port = pool.connection_kwargs["port"]
-
-    def cut(away: bool) -> None:
-        pool.connection_kwargs["port"] = free_port() if away else port
-        pool.disconnect()
-        pool.reset()  # else it keeps connections that know their port
-
-    yield cut
-    cut(False)
 
 
 @pytest.fixture
