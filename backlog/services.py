@@ -339,7 +339,7 @@ def mend_sessions() -> int:
     mended = stuck.filter(session=None).update(startable=True)
     first_of = {session_id: pk for pk, session_id in stuck.exclude(session=None).order_by("-queued_at").values_list("pk", "session_id")}
     for session_id, pk in first_of.items():
-        mended += _ending(lambda pk=pk: stuck.filter(pk=pk).exists(), execution_id=pk, session_id=session_id)
+        mended += _ending(stuck.filter(pk=pk).exists, execution_id=pk, session_id=session_id)
     return mended
 
 
