@@ -16,14 +16,17 @@ Step = bool
 Actor = Generator[Step, None, None]
 WORKING = True
 STEP = False
-#: A drain that looks this often in one go will not end.
-MOST_LOOKS = 60
+#: A drain that loses the same row this often in one go will not end while that row's session runs.
+MOST_LOSSES = 4
 
 
 # -- The store, asked until it answers -------------------------------------------------------------------------------
 def asked(world: World, ask: Callable[[], T], outcome: Callable[[T], int]) -> Generator[Step, None, T]:
     """The store's answer; while it is to be rebuilt, rebuild it or wait for whoever does."""
     while True:
+        if world.answer_is_lost():
+            ask()  # the client asks a second time
+            yield STEP
         answer = ask()
         yield STEP
         if outcome(answer) != 0:
@@ -80,7 +83,7 @@ def drain(world: World, agent: str) -> Actor:
     """Free slots to startable rows, in order, until there is no slot or no row."""
     passed: list[Row] = []
     lost: Counter[Row] = Counter()
-    for _ in range(MOST_LOOKS):
+    while max(lost.values(), default=0) < MOST_LOSSES:
         gate = world.look(agent, passed)
         yield STEP
         if gate.head is None or gate.paused:
@@ -213,7 +216,7 @@ def keep(world: World, row: Row, token: uuid.UUID) -> str:
 # -- Give ------------------------------------------------------------------------------------------------------------
 def end_run(world: World, row: Row, token: uuid.UUID, *, ok: bool) -> Generator[Step, None, Begun]:
     """Row, then slot: by a handover in place, by a handover and a message, or by a release and a drain."""
-    way = world.random.choice(("in place", "in place", "message", "release"))
+    way = world.random.choice(world.ways)
     if way == "in place":
         return (yield from end_in_place(world, row, token, ok=ok))
     if not world.rules.row_before_slot:
@@ -266,6 +269,9 @@ def handover(
         return handed
 
     if started:  # a claim stands behind it: any answer but `granted` undoes that
+        if world.answer_is_lost():
+            ask()
+            yield STEP
         handed = ask()
         yield STEP
     else:
@@ -284,7 +290,7 @@ def end_in_place(world: World, row: Row, token: uuid.UUID, *, ok: bool) -> Gener
         yield from give_back(world, row, token, written=written)
         return None
     outcome, number = yield from handover(world, row, token, head, next_token, gate.limit, paused=gate.paused, started=True)
-    if world.lose_messages and world.random.random() < 0.1:
+    if world.answer_is_lost():
         outcome = HandoverOutcome.REBUILDING  # it was done, or not: the answer never came
     if outcome != HandoverOutcome.GRANTED and world.rules.ungranted_not_started:
         yield from undo_in_place(world, row, token, head, next_token, known=outcome != HandoverOutcome.REBUILDING)
@@ -295,10 +301,15 @@ def end_in_place(world: World, row: Row, token: uuid.UUID, *, ok: bool) -> Gener
     yield STEP
     if started:
         return head, next_token
-    if world.rules.unstarted_handover_released:
+    if world.rules.unstarted_handover_released and not _runs_elsewhere(world, head, next_token):
         yield from release(world, head, next_token)
         yield from drain(world, head.agent)
     return None
+
+
+def _runs_elsewhere(world: World, row: Row, token: uuid.UUID) -> bool:
+    """Whether a second delivery has started the row under this very token: the slot is that run's then."""
+    return row.token == token and world.rules.others_start_keeps_slot
 
 
 def undo_in_place(world: World, row: Row, token: uuid.UUID, head: Row, next_token: uuid.UUID, *, known: bool) -> Actor:
@@ -307,7 +318,7 @@ def undo_in_place(world: World, row: Row, token: uuid.UUID, head: Row, next_toke
         world.undo_claim(head, next_token)
         yield STEP
     yield from release(world, row, token)
-    if known or world.rules.unknown_handover_releases_both:
+    if (known or world.rules.unknown_handover_releases_both) and not _runs_elsewhere(world, head, next_token):
         yield from release(world, head, next_token)
     if world.rules.undo_drains:
         yield from drain(world, row.agent)
@@ -367,8 +378,7 @@ def reconcile(world: World) -> Actor:
     """One pass in both directions, without any patience: what it must wait for in reality may have passed already."""
     if world.rules.lost_repaired:
         yield from repair_lost(world)
-    if world.rules.rows_without_slot_repaired:
-        yield from repair_rows_without_slot(world)
+    yield from repair_rows_without_slot(world)
     if world.rules.slots_without_row_repaired:
         yield from repair_slots_without_row(world)
     if world.rules.dispatched_again:
@@ -426,7 +436,7 @@ def stopped(world: World, row: Row, token: uuid.UUID) -> Generator[Step, None, b
         if world.random.random() < 0.2:
             world.stop_carrying(token)
         yield STEP
-    if token not in world.carried_by_row:
+    if token not in world.lapsed and token not in world.carried_by_row:
         world.stop_carrying(token)  # a lease has passed since anybody said `ok`
     yield STEP
     return True
@@ -489,9 +499,9 @@ def refill(world: World) -> Actor:
     began = bool(slots.SCRIPTS["rebuild_begin"](keys=[keys.epoch(), keys.rebuild()], args=slots._fence(nonce)))
     yield STEP
     if not began:
-        if world.random.random() < 0.1:
-            world.valkey.delete(keys.rebuild())  # whoever is at it has stood still for its nonce's life
+        world.rebuild_waited_for()
         return
+    world.waits_for_rebuild = 0
     if not (yield from cleared(world, nonce)):
         return
     held = _held(world)
@@ -504,10 +514,11 @@ def refill(world: World) -> Actor:
     for one in held:
         if not slots.rebuild_write(nonce=nonce, holders=[one], lease_seconds=LEASE_SECONDS):
             return
+        world.waits_for_rebuild = 0
         yield STEP
     opened = slots.rebuild_open(nonce=nonce)
     yield STEP
-    if opened and world.rules.rebuild_drains:
+    if opened:
         for agent in world.agents:
             yield from drain(world, agent)
 
@@ -518,6 +529,7 @@ def cleared(world: World, nonce: uuid.UUID) -> Generator[Step, None, bool]:
         for key in list(slots._slot_keys()):
             if not slots._cleared(nonce, [key]):
                 return False
+            world.waits_for_rebuild = 0
             yield STEP
     return True
 

@@ -24,6 +24,7 @@ class Rules:
     refused_start_undone: bool = True
     undo_needs_token: bool = True
     lease_checked_before_work: bool = True
+    local_work_ends_with_lease: bool = True  # its supervisor's own clock
     # Give
     finish_fenced: bool = True  # a terminal status never changes
     row_before_slot: bool = True
@@ -34,6 +35,7 @@ class Rules:
     ungranted_not_started: bool = True
     unknown_handover_releases_both: bool = True
     unstarted_handover_released: bool = True
+    others_start_keeps_slot: bool = True  # a second delivery may have started the row under the same token
     undo_drains: bool = True
     # Repair
     fence_before_freeing: bool = True
@@ -43,14 +45,12 @@ class Rules:
     agent_remembers_terminate: bool = True
     rowless_freed_in_phase: bool = True  # only in the phase it was seen in
     lost_repaired: bool = True
-    rows_without_slot_repaired: bool = True
     slots_without_row_repaired: bool = True
     dispatched_again: bool = True
     # Rebuild
     rebuild_requeues_unstarted: bool = True
     rebuild_reads_after_requeue: bool = True
     rebuild_clears: bool = True
-    rebuild_drains: bool = True
     # Cancel
     cancel_granted_fenced: bool = True  # only while it hasn't started
     cancel_frees_slot: bool = True

@@ -12,7 +12,7 @@ from capacity import keys, slots
 from . import actors
 from .actors import Actor
 from .rules import Rules
-from .world import FAILED, SUCCESS, TERMINAL, AgentRow, World
+from .world import FAILED, SUCCESS, TERMINAL, WAYS, AgentRow, World
 
 #: How often repair may go round before everything must be at rest.
 MOST_ROUNDS = 30
@@ -21,25 +21,31 @@ MOST_STEPS = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What goes wrong in a schedule. Without `crash`, `lose` and `lapse` everything must come to rest without repair."""
+    """How often what goes wrong in a schedule; with `crash`, `lose` or `lapse` it may take repair to come to rest."""
 
-    crash: bool = False
+    crash: int = 0
+    flush: int = 0
+    lapse: int = 0
     lose: bool = False
-    flush: bool = False
-    lapse: bool = False
-    repair: bool = False
+    #: Answers of the store are lost, and the question is asked again.
+    repeat: bool = False
+    #: Passes of repair, and changes by owners.
+    repair: int = 0
+    steering: int = 1
+    ways: tuple[str, ...] = WAYS
 
     @property
     def needs_repair(self) -> bool:
         """Whether something may be left that only repair puts right."""
-        return self.crash or self.lose or self.lapse
+        return bool(self.crash or self.lose or self.lapse)
 
 
 CALM = Faults()
-REPAIRED = Faults(repair=True)
-EMPTIED = Faults(flush=True, repair=True)
-FAULTY = Faults(crash=True, lose=True, flush=True, lapse=True, repair=True)
-LAPSING = Faults(lapse=True, repair=True, lose=True)
+REPEATED = Faults(repeat=True, repair=1)
+EMPTIED = Faults(flush=1, repair=1)
+FAULTY = Faults(crash=1, lose=True, flush=1, lapse=1, repeat=True, repair=1)
+LAPSING = Faults(lapse=2, lose=True, repair=2)
+STEERED = Faults(steering=3)
 
 
 @dataclass
@@ -54,17 +60,18 @@ class Counts:
 
 def faults_of(seed: int) -> Faults:
     """The kind of schedule a seed stands for."""
-    return (CALM, EMPTIED, FAULTY, FAULTY, LAPSING, REPAIRED)[seed % 6]
+    return (CALM, EMPTIED, FAULTY, FAULTY, LAPSING, REPEATED, STEERED)[seed % 7]
 
 
 class Schedule:
     """Runs one seed."""
 
-    def __init__(self, *, seed: int, rules: Rules, faults: Faults, valkey: redis.Redis, http: bool | None = None) -> None:
+    def __init__(
+        self, *, seed: int, rules: Rules, faults: Faults, valkey: redis.Redis, http: bool | None = None, crowded: bool = False
+    ) -> None:
         self.world = World(seed=seed, rules=rules, valkey=valkey)
         self.random: random.Random = self.world.random
         self.faults = faults
-        self.http = http
         self.actors: list[Actor] = []
         self.working: set[Actor] = set()
         self.steps = 0
@@ -73,16 +80,17 @@ class Schedule:
         world.agents = {name: AgentRow(limit=self.random.choice((1, 1, 2))) for name in ("a", "b")[: self.random.choice((1, 1, 2))]}
         world.most_slots = max(agent.limit for agent in world.agents.values())
         world.fleet_limit = self.random.choice((None, None, None, 1, 2))
-        self.waiting = [world.new_row() for _ in range(self.random.choice((3, 4, 5, 6)))]
-        for row in self.waiting:
-            row.http = row.http if http is None else http
-        self.left = {"flush": 2, "restart": 1, "lapse": 3, "reconcile": 4, "resize": 2, "pause": 2, "cancel": 2, "cut": 2}
+        self.waiting = [world.new_row(http=http, crowded=crowded) for _ in range(self.random.choice((3, 4, 5, 6)))]
+        self.left = {"flush": 2 * faults.flush, "restart": faults.flush, "lapse": 3 * faults.lapse, "cut": 2 * faults.lapse}
+        self.left |= {"reconcile": 4 * faults.repair}
+        self.left |= dict.fromkeys(("resize", "pause", "cancel"), 2 * faults.steering)
 
     # -- The run -------------------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Raise `Violation` where an invariant breaks."""
         self.world.open_store()
-        self.world.lose_messages = self.faults.lose
+        self.world.lose_messages, self.world.lose_answers = self.faults.lose, self.faults.repeat
+        self.world.ways = self.faults.ways
         events = self._events()
         names = list(events)
         weights = [events[name][0] for name in names]
@@ -97,17 +105,17 @@ class Schedule:
             "submit": (10, self._submit),
             "deliver": (12, self._deliver),
             "sweep": (1, lambda: self._add(actors.sweep(self.world))),
-            "resize": (1, self._resize),
-            "pause": (1, self._pause),
-            "cancel": (1, self._cancel),
-            "reconcile": (3 if faults.repair else 0, self._reconcile),
-            "rebuild": (3 if faults.flush else 0, self._rebuild),
-            "save": (1 if faults.flush else 0, self._save),
-            "flush": (1 if faults.flush else 0, self._flush),
-            "restart": (1 if faults.flush else 0, self._restart),
-            "lapse": (2 if faults.lapse else 0, self._lapse),
-            "cut": (1 if faults.lapse else 0, self._cut),
-            "crash": (1 if faults.crash else 0, self._crash),
+            "resize": (faults.steering, self._resize),
+            "pause": (faults.steering, self._pause),
+            "cancel": (faults.steering, self._cancel),
+            "reconcile": (3 * faults.repair, self._reconcile),
+            "rebuild": (3 * faults.flush, self._rebuild),
+            "save": (faults.flush, self._save),
+            "flush": (faults.flush, self._flush),
+            "restart": (faults.flush, self._restart),
+            "lapse": (2 * faults.lapse, self._lapse),
+            "cut": (faults.lapse, self._cut),
+            "crash": (faults.crash, self._crash),
         }
 
     def _add(self, actor: Actor) -> None:
@@ -200,19 +208,20 @@ class Schedule:
             self._add(actors.pause(world, name, paused=False))
         if not self.faults.needs_repair:
             self._finish(working_too=False)
-            self._sweep_for_fleet(working_too=False)
+            self._sweep_if_due(working_too=False)
             world.check_agreement()
+            world.check_nobody_waits()
         self._finish()
         if self.faults.needs_repair:
             self._recover()
-        self._sweep_for_fleet()
+        self._sweep_if_due()
         if not world.at_rest():
             world.fail(f"RESTLESS {world.holders()}")
         world.check_agreement()
 
-    def _sweep_for_fleet(self, *, working_too: bool = True) -> None:
-        """A place that another agent freed under the fleet's cap is found by the sweep; so is a store emptied in peace."""
-        if self.world.fleet_limit is not None or self.world.holders() is None:
+    def _sweep_if_due(self, *, working_too: bool = True) -> None:
+        """What only the sweep finds: a place another agent freed under the cap, a store emptied in peace, a release unheard."""
+        if self.world.fleet_limit is not None or self.faults.repeat or self.world.holders() is None:
             for _ in range(4):
                 self._add(actors.sweep(self.world))
                 self._finish(working_too=working_too)
@@ -260,10 +269,16 @@ class Schedule:
 
 
 def run_schedule(
-    *, seed: int, valkey: redis.Redis, rules: Rules | None = None, faults: Faults | None = None, http: bool | None = None
+    *,
+    seed: int,
+    valkey: redis.Redis,
+    rules: Rules | None = None,
+    faults: Faults | None = None,
+    http: bool | None = None,
+    crowded: bool = False,
 ) -> Schedule:
     """Run one seed; raises `Violation`."""
-    schedule = Schedule(seed=seed, rules=rules or Rules(), faults=faults or faults_of(seed), valkey=valkey, http=http)
+    schedule = Schedule(seed=seed, rules=rules or Rules(), faults=faults or faults_of(seed), valkey=valkey, http=http, crowded=crowded)
     schedule.run()
     return schedule
 

@@ -17,6 +17,8 @@ from .rules import Rules
 QUEUED, RUNNING, SUCCESS, FAILED, CANCELLED = "queued", "running", "success", "failed", "cancelled"
 TERMINAL = (SUCCESS, FAILED, CANCELLED)
 LEASE_SECONDS = 60
+MOST_WAITS = 200
+WAYS = ("in place", "in place", "message", "release")
 OTHER_RUN = "0" * 40
 
 
@@ -107,7 +109,12 @@ class World:
         self.most_slots = 1
         #: Whether messages and answers get lost, and whether workers may be cut off from the store.
         self.lose_messages = False
+        self.lose_answers = False
         self.unreachable = False
+        self.waits_for_rebuild = 0
+        self.overtakings = 3
+        #: How runs end, each as likely as the others.
+        self.ways = WAYS
 
     # -- Small ---------------------------------------------------------------------------------------------------------
     def tick(self) -> int:
@@ -118,14 +125,15 @@ class World:
         """An id or a token, the same in every run of a seed."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
-    def new_row(self) -> Row:
-        """A request that has no row yet."""
-        session = self.random.choice((None, None, 1, 2))
+    def new_row(self, *, http: bool | None, crowded: bool) -> Row:
+        """A request that has no row yet; `crowded`: all of one session."""
+        session = self.random.choice((None, None, 1, 2)) if not crowded else 1
+        is_http = self.random.random() < 0.5
         return Row(
             id=self.new_uuid(),
             key=next(self._keys),
             agent="a" if session == 1 else "b" if session == 2 and "b" in self.agents else self.random.choice(list(self.agents)),
-            http=self.random.random() < 0.5,
+            http=is_http if http is None else http,
             priority=self.random.choice((5, 5, 5, 8)),
             session=session,
         )
@@ -145,6 +153,10 @@ class World:
         if self.lose_messages and self.random.random() < 0.1:
             return
         self.messages += [(row, token)] * self.random.choice((1, 1, 1, 1, 1, 1, 1, 2))
+
+    def answer_is_lost(self) -> bool:
+        """Whether the answer to a script that was run gets lost."""
+        return self.lose_answers and self.random.random() < 0.1
 
     # -- The table -----------------------------------------------------------------------------------------------------
     def look(self, agent: str, skip: Iterable[Row] = ()) -> Gate:
@@ -192,8 +204,10 @@ class World:
         """`queued → running` under `token`."""
         if self.rules.claim_needs_queued and not (row.status == QUEUED and row.startable and not row.cancel):
             return False
-        if row.status in TERMINAL or self._session_runs(row):
+        if self._session_runs(row):
             return False
+        if row.status in TERMINAL:
+            self.fail(f"ENDED row {row.key} runs again")
         row.status, row.token, row.number = RUNNING, token, number
         return True
 
@@ -326,6 +340,8 @@ class World:
             self.fail(f"TWICE row {row.key}")
         if row.session is not None and sum(other.session == row.session for other in self.live.values()) > 1:
             self.fail(f"SESSION {row.session} runs twice")
+        if token not in self.grants:
+            self.fail(f"UNGRANTED row {row.key}")
         of_agent = [t for t, other in self.live.items() if other.agent == row.agent]
         latest = max((self.grants[t] for t in of_agent), key=lambda grant: grant.nth)
         if len(of_agent) > latest.limit:
@@ -360,7 +376,7 @@ class World:
         self.lapsed.add(holder.token)
         self.ever_lapsed.add(holder.token)
         row = self.live.get(holder.token)
-        if row is not None and not row.http and holder.token not in self.carried_by_row:
+        if row is not None and not row.http and holder.token not in self.carried_by_row and self.rules.local_work_ends_with_lease:
             self.end(holder.token)
 
     def stop_carrying(self, token: uuid.UUID) -> None:
@@ -401,6 +417,17 @@ class World:
             if (value := self.valkey.get(key)) is not None:
                 self.valkey.set(key, OTHER_RUN.encode() + value[len(OTHER_RUN) :])
 
+    def rebuild_waited_for(self) -> None:
+        """Somebody found another rebuild under way. One that stands still for the life of its nonce is overtaken."""
+        self.waits_for_rebuild += 1
+        stood_still = self.waits_for_rebuild > MOST_WAITS
+        if not stood_still and self.overtakings and self.random.random() < 0.1:
+            self.overtakings -= 1
+            stood_still = True
+        if stood_still:
+            self.waits_for_rebuild = 0
+            self.valkey.delete(keys.rebuild())
+
     # -- At rest -------------------------------------------------------------------------------------------------------
     def check_numbers(self) -> None:
         """Live slot numbers are distinct, within 1..the largest limit there was, and no more than that."""
@@ -417,6 +444,13 @@ class World:
             self.fail(f"APART {len(held)} holders, {len(tokens)} tokens")
         self.check_numbers()
 
+    def check_nobody_waits(self) -> None:
+        """No startable row beside a free slot."""
+        for name, of in self.agents.items():
+            full = slots.states([name])[name].active >= of.limit
+            if self._line(name) and not full and (self.fleet_limit is None or slots.fleet_count() < self.fleet_limit):
+                self.fail(f"IDLE {name}")
+
     def at_rest(self) -> bool:
         """Everything accepted has ended, and nothing is held."""
-        return all(row.status in TERMINAL for row in self.rows) and not self.live and not self.holders()
+        return all(row.status in TERMINAL for row in self.rows) and not self.live and self.holders() == []
