@@ -44,7 +44,8 @@ def leave(**_kwargs: Any) -> None:
     Celery's pool of threads waits for its tasks without a limit of its own.
     """
     leaving.set()
-    log.info("worker.leaving", runs=len(keeper.runs()), grace_seconds=conf.grace_seconds)
     timer = threading.Timer(conf.grace_seconds, keeper.stop_all, args=[StopReason.SHUTDOWN])
     timer.daemon = True
     timer.start()
+    # Last: a signal may have come amid another line of the log, and this one fail.
+    log.info("worker.leaving", runs=len(keeper.runs()), grace_seconds=conf.grace_seconds)

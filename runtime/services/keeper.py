@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
-from django.db import DatabaseError, close_old_connections
+from django.db import Error, close_old_connections
 
 from backlog import selectors as rows
 from backlog.models import Status
@@ -52,6 +52,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._manager = CapacityManager()
+        self._ending: StopReason | None = None
 
     def watch(self, *, lease: Lease, stop: Stop, flush: Callable[[], None], renewed_at: float) -> None:
         """Hold on to a started lease from now on; `renewed_at` is the monotonic time before its last renewal was sent."""
@@ -61,6 +62,9 @@ class Keeper:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
                 self._thread.start()
+            ending = self._ending
+        if ending is not None:
+            stop(ending)
 
     def unwatch(self, lease: Lease) -> None:
         """Let go: the slot was given back."""
@@ -73,7 +77,9 @@ class Keeper:
             return list(self._watched.values())
 
     def stop_all(self, reason: StopReason) -> None:
-        """Tell every run to end."""
+        """Tell every run to end, those that are yet to be watched as well."""
+        with self._lock:
+            self._ending = reason
         for watched in self.runs():
             watched.stop(reason)
 
@@ -81,46 +87,57 @@ class Keeper:
         renew_at = 0.0
         while True:
             began = time.monotonic()
-            watched = self.runs()
-            if watched:
-                known = self._look(watched)
-                if began >= renew_at:
-                    renewed = self._renew(watched, known=known, looked_at=began)
-                    renew_at = began + conf.lease_renew_seconds if renewed else began
-                for one in watched:
-                    _flush(one)
-                    _end_past_deadline(one)
+            try:
+                renew_at = self._pass(began=began, renew_at=renew_at)
+            except Exception:
+                # Every lease of this process hangs on this thread: whatever goes wrong, the next pass must come.
+                log.exception("keeper.broke")
             time.sleep(max(0.05, TICK_SECONDS - (time.monotonic() - began)))
 
-    def _look(self, watched: list[Watched]) -> dict[uuid.UUID, tuple[bool, bool]] | None:
-        """`{id: (still ours, cancel asked)}` by one query, told to the runs; None when the database can't be asked."""
+    def _pass(self, *, began: float, renew_at: float) -> float:
+        """When to renew next."""
+        watched = self.runs()
+        if not watched:
+            return renew_at
+        self._look(watched)
+        if began >= renew_at:
+            renew_at = began + conf.lease_renew_seconds if self._renew(watched) else began
+        for one in watched:
+            _flush(one)
+            _end_past_deadline(one)
+        return renew_at
+
+    def _look(self, watched: list[Watched]) -> None:
+        """Ask by one query which rows are still this process's runs, and of which the cancel was asked; tell the runs.
+
+        A row that is still the run's carries it for a margin more, whatever the gate says or while it says nothing: repair
+        fences the row first, and frees the slot two margins later. So it is not the renewal that has to be in time: that may
+        hang for longer than a margin has left.
+        """
+        looked_at = time.monotonic()
         try:
             seen = rows.watched([one.lease.execution_id for one in watched])
-        except DatabaseError as error:
+        except Error as error:
             close_old_connections()
             log.warning("keeper.database_unreachable", error=str(error))
-            return None
-        known: dict[uuid.UUID, tuple[bool, bool]] = {}
+            return
         for one in watched:
             token, cancel_at, status = seen.get(one.lease.execution_id, (None, None, ""))
             # A result that waits to be written clears the token; the run has ended then and minds no stop.
-            mine = token == one.lease.token and status == Status.RUNNING
-            known[one.lease.token] = (mine, cancel_at is not None)
-            if not mine:
+            if token != one.lease.token or status != Status.RUNNING:
                 one.stop(StopReason.LEASE_LOST)
-            elif cancel_at is not None:
+                continue
+            if cancel_at is not None:
                 one.stop(StopReason.CANCELLED)
-        return known
+            if one.stop.deadline < looked_at + margin_seconds():
+                one.stop.extend(looked_at + margin_seconds())
 
-    def _renew(self, watched: list[Watched], *, known: dict[uuid.UUID, tuple[bool, bool]] | None, looked_at: float) -> bool:
-        """Whether the gate answered. When it can't, a row that is still this run's carries it for a margin more."""
+    def _renew(self, watched: list[Watched]) -> bool:
+        """Whether the gate answered for all."""
         sent = time.monotonic()
         try:
             outcomes = self._manager.renew([one.lease for one in watched])
         except SlotsUnavailable:
-            for one in watched:
-                if known is not None and known[one.lease.token][0]:
-                    one.stop.extend(max(one.stop.deadline, looked_at + margin_seconds()))
             return False
         for one, outcome in zip(watched, outcomes, strict=True):
             if outcome == RenewOutcome.OK:
@@ -137,7 +154,7 @@ class Keeper:
         """The sweep drains the lines afterwards."""
         try:
             self._manager.refill()
-        except (SlotsUnavailable, DatabaseError) as error:
+        except (SlotsUnavailable, Error) as error:
             log.warning("keeper.rebuild_failed", error=str(error))
 
     def _still_watched(self, one: Watched) -> bool:
@@ -148,7 +165,7 @@ class Keeper:
 def _flush(one: Watched) -> None:
     try:
         one.flush()
-    except DatabaseError as error:
+    except Error as error:
         log.warning("keeper.events_not_stored", execution_id=str(one.lease.execution_id), error=str(error))
 
 

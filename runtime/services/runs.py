@@ -14,6 +14,7 @@ from typing import TypeVar
 import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 
+from backlog import selectors as rows
 from backlog import services as backlog
 from backlog.models import Execution, Status
 from backlog.services import Outcome
@@ -80,6 +81,10 @@ def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
     row = granted.select_related("agent").first()
     if row is None:
         return None
+    if leaving.is_set():
+        # It would be stopped in its midst; the sweep of a worker that stays dispatches it again.
+        backlog.note_undispatched(execution_ids=[execution_id])
+        return None
     lease = _lease_of(row)
     renewed_at = time.monotonic()
     match _first_renewal(lease):
@@ -111,9 +116,8 @@ def _first_renewal(lease: Lease) -> RenewOutcome | None:
             manager.refill()
         except SlotsUnavailable:
             log.info("execution.start_waits", execution_id=str(lease.execution_id))
-        if time.monotonic() > give_up_at:
+        if time.monotonic() > give_up_at or leaving.wait(0.2):
             return None
-        leaving.wait(0.2)
 
 
 # -- Work --------------------------------------------------------------------------------------------------------------
@@ -205,8 +209,11 @@ def _hand_over(begun: Begun, result: Result) -> Begun | None:
 def _start_granted(granted: Lease, *, head: Execution, finished: ExecutionFinished, renewed_at: float) -> Begun | None:
     started = _until_stored(lambda: backlog.start(execution_id=head.pk, token=granted.token, number=granted.number))
     if not started:
-        # Cancelled, or put back by a rebuild, between the claim and here.
         events.publish(finished)
+        if _until_stored(lambda: rows.carries(execution_id=head.pk, token=granted.token)):
+            # A second message, after a long wait for the database: the slot is the run's that another worker began.
+            return None
+        # Cancelled, or put back by a rebuild, between the claim and here.
         return _begun(dispatch.start(_freed(agent_id=head.agent_id, lease=granted), here=True))
     # Together: a round trip costs as much as either, and the slot stands empty meanwhile.
     events.publish(finished, ExecutionStarted(execution_id=head.pk, agent=granted.agent))
