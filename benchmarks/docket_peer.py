@@ -12,11 +12,14 @@ SLOTS = 3
 HOLD_POLL_SECONDS = 0.002
 
 
-async def work(verb: str, label: str, what: str, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=SLOTS)) -> None:
+_LIMIT = ConcurrencyLimit(max_concurrent=SLOTS)
+
+
+async def work(verb: str, label: str, what: str, limit: ConcurrencyLimit = _LIMIT) -> None:
     """The same as `worker.SleepRuntime`, on an event loop."""
     began = marks.now()
     if verb == "hold":
-        while not Path(what).exists():
+        while not _there(what):
             await asyncio.sleep(HOLD_POLL_SECONDS)
     else:
         await asyncio.sleep(float(what))
@@ -34,6 +37,10 @@ async def add(messages: list[str]) -> None:
         for message in messages:
             verb, label, what = message.split()
             await queue.add(work)(verb, label, what)
+
+
+def _there(path: str) -> bool:
+    return Path(path).exists()
 
 
 async def main() -> None:
