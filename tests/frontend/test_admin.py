@@ -147,7 +147,7 @@ def test_a_row_that_was_not_touched_is_not_set_back(signed_in: SignIn, save: Sav
     assert [Agent.objects.get(pk=row.pk).max_parallel_tasks for row in (agent, other)] == [5, 7]
 
 
-def test_a_change_lost_to_a_race_after_the_check_is_told_and_not_called_a_success(
+def test_a_change_that_loses_a_race_after_the_check_is_not_made(
     signed_in: SignIn, agent: Agent, owner: User, django_capture_on_commit_callbacks: Any
 ) -> None:
     client = signed_in(owner)
