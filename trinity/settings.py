@@ -100,9 +100,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 _url_file = data_dir.redis_url_file()
-REDIS_URL = env.str("REDIS_URL", default="") or (
-    _url_file.read_text().strip() if _url_file.exists() else "redis://127.0.0.1:6379/0"
-)
+REDIS_URL = env.str("REDIS_URL", default="") or (_url_file.read_text().strip() if _url_file.exists() else "redis://127.0.0.1:6379/0")
 _timeout = globals().get("TRINITY_REDIS_TIMEOUT_SECONDS", 2.0)
 CACHES = {
     "default": {
