@@ -66,7 +66,9 @@ class Conf:
     sweep_seconds = Setting("TRINITY_SWEEP_SECONDS", 2.0, "How often agents with waiting rows are drained.", 0.1)
     reconcile_seconds = Setting("TRINITY_RECONCILE_SECONDS", 10.0, "How often rows and slots are compared.", 0.1)
     orphan_seconds = Setting("TRINITY_ORPHAN_SECONDS", 20.0, "How long a slot and its row may disagree before repair.", 1)
-    redispatch_seconds = Setting("TRINITY_REDISPATCH_SECONDS", 60.0, "After how long a granted row that has not started is dispatched again; doubles.", 1)
+    redispatch_seconds = Setting(
+        "TRINITY_REDISPATCH_SECONDS", 60.0, "After how long a granted row that has not started is dispatched again; doubles.", 1
+    )
     expiry_seconds = Setting("TRINITY_EXPIRY_SECONDS", 86_400, "How long an execution may wait before it fails as expired.", 1)
     grace_seconds = Setting("TRINITY_GRACE_SECONDS", 30, "How long a stopping worker lets its runs finish.", 0)
     worker_threads = Setting("TRINITY_WORKER_THREADS", 32, "Runs that one worker process carries at once.", 1)
@@ -74,13 +76,17 @@ class Conf:
     max_body_bytes = Setting("TRINITY_MAX_BODY_BYTES", 2 * 1024 * 1024, "Largest request body.", 1024)
     max_output_bytes = Setting("TRINITY_MAX_OUTPUT_BYTES", 10 * 1024 * 1024, "Largest answer or output of one run.", 1024)
     idempotency_seconds = Setting("TRINITY_IDEMPOTENCY_SECONDS", 86_400, "How long an Idempotency-Key is remembered.", 1)
-    ws_origins = Setting("TRINITY_WS_ORIGINS", (), "Origins whose pages may open a websocket with a browser session; empty: the page's own host.")
+    ws_origins = Setting(
+        "TRINITY_WS_ORIGINS", (), "Origins whose pages may open a websocket with a browser session; empty: the page's own host."
+    )
     cors_origins = Setting("TRINITY_CORS_ORIGINS", (), "Other origins that may read the API from a browser.")
     max_parallel_tasks_ceiling = Setting("TRINITY_MAX_PARALLEL_TASKS_CEILING", 10, "First value of the fleet-wide ceiling (1..32).", 1)
     max_concurrent_tasks = Setting("TRINITY_MAX_CONCURRENT_TASKS", 0, "First value of the fleet cap; 0: none.", 0)
     login_rate = Setting("TRINITY_LOGIN_RATE", "10/min", "Logins and token requests per address and user name.")
     agent_work_dir = Setting("TRINITY_AGENT_WORK_DIR", "", "Where command agents without a `cwd` work; empty: in the data directory.")
-    allow_private_addresses = Setting("TRINITY_ALLOW_PRIVATE_ADDRESSES", True, "Whether an HTTP agent's URL may point at a private address.")
+    allow_private_addresses = Setting(
+        "TRINITY_ALLOW_PRIVATE_ADDRESSES", True, "Whether an HTTP agent's URL may point at a private address."
+    )
     redis_timeout_seconds = Setting("TRINITY_REDIS_TIMEOUT_SECONDS", 2.0, "Longest wait for an answer of the slot store.", 0.1)
 
     @classmethod
