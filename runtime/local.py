@@ -12,8 +12,8 @@ from core.process_tree import Program
 
 #: Runs of a machine that is being stopped by hand get this long, unless `TRINITY_GRACE_SECONDS` says otherwise.
 GRACE_SECONDS = 3
-#: How much longer than their runs the processes themselves get.
-EXIT_SECONDS = 3
+#: How much longer than their runs the processes themselves get: a stubborn command is asked thrice before it is killed.
+EXIT_SECONDS = 8
 
 
 @dataclass(frozen=True, kw_only=True)

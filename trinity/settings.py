@@ -220,6 +220,12 @@ LOGGING = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {"httpx": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
+    "loggers": {
+        "httpx": {"level": "WARNING"},
+        "django.request": {"level": "ERROR"},
+        # A line per message: what happens to executions is logged by their own names.
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+    },
 }
 SILENCED_SYSTEM_CHECKS: list[str] = []
