@@ -6,7 +6,7 @@ Every write of a run names its `slot_token` (the fence): a late result, a second
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -155,9 +155,9 @@ def undo_claim(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
     )
 
 
-def undo_all_claims() -> int:
-    """Put every row that holds a slot and has not started back in line (the gate was emptied)."""
-    return Execution.objects.filter(status=Status.RUNNING, started_at=None).update(
+def undo_all_claims(*, granted_before: datetime) -> int:
+    """Put every row that was granted a slot before then and has not started back in line (the gate was emptied)."""
+    return Execution.objects.filter(status=Status.RUNNING, started_at=None, granted_at__lte=granted_before).update(
         status=Status.QUEUED, slot_token=None, slot_number=None, granted_at=None, dispatched_at=None, dispatches=0
     )
 

@@ -67,16 +67,16 @@ class CapacityManager:
             lease, refusal = self._take(gate=gate, draft=draft)
             if lease is not None and self._insert(gate=gate, draft=draft, lease=lease):
                 return Acquired(outcome=Admitted(lease=lease), admissions=(Admission(lease=lease),))
-        # Also where the gate was not asked: a request that is refused because it is out of reach must leave no row.
-        slots.step_version([agent.name])
+        else:
+            # The gate was not asked yet: a request that is refused because it is out of reach must leave no row.
+            slots.step_version([agent.name])
         queued = overflow(agent=agent, draft=draft, full=refusal or AtCapacity.of(gate))
         return Acquired(outcome=queued, admissions=self._moved_up(agent))
 
     def _moved_up(self, agent: Agent) -> tuple[Admission, ...]:
         """What the line's new row made possible. The row is accepted: whatever fails from here on, the sweep drains."""
         try:
-            slots.step_version([agent.name])
-            return self.drain(agent.pk)
+            return self.drain(agent.pk, announce=True)
         except (SlotsUnavailable, Error) as error:
             log.warning("backlog.left_to_sweep", agent=agent.name, error=str(error))
             return ()
@@ -100,9 +100,9 @@ class CapacityManager:
             return None, FleetAtCapacity(limit=gate.fleet_limit, running=gate.fleet_limit, max_concurrent_tasks=gate.fleet_limit)
         return None, AtCapacity.of(gate)
 
-    def _slot_for(self, *, gate: Gate, lease: Lease, preview: str) -> slots.Taken:
+    def _slot_for(self, *, gate: Gate, lease: Lease, preview: str, announce: bool = False) -> slots.Taken:
         return self._asked(
-            lambda: slots.acquire(lease=lease, limit=gate.limit, fleet_limit=gate.fleet_limit, preview=preview),
+            lambda: slots.acquire(lease=lease, limit=gate.limit, fleet_limit=gate.fleet_limit, preview=preview, announce=announce),
             rebuilding=lambda taken: taken.outcome == TakeOutcome.REBUILDING,
         )
 
@@ -185,38 +185,41 @@ class CapacityManager:
 
     # -- Drain ---------------------------------------------------------------------------------------------------------
 
-    def drain(self, agent_id: int, *, most: int | None = None) -> tuple[Admission, ...]:
+    def drain(self, agent_id: int, *, most: int | None = None, announce: bool = False) -> tuple[Admission, ...]:
         """Give free slots to the agent's startable rows, first in line first, until there is no slot, no row, or `most` went.
 
-        Once something was admitted it raises no more: those rows are to be started, and the sweep does the rest.
+        Once something was admitted it raises no more: those rows are to be started, and the sweep does the rest. With
+        `announce` the agent's version is stepped also where nothing was admitted: its line has changed.
         """
         admitted: list[Admission] = []
         try:
-            self._fill(agent_id, admitted, most=most)
+            self._fill(agent_id, admitted, most=most, announce=announce)
         except (SlotsUnavailable, Error) as error:
             if not admitted:
                 raise
             log.warning("drain.cut_short", agent_id=agent_id, admitted=len(admitted), error=str(error))
         return tuple(admitted)
 
-    def _fill(self, agent_id: int, admitted: list[Admission], *, most: int | None) -> None:
+    def _fill(self, agent_id: int, admitted: list[Admission], *, most: int | None, announce: bool) -> None:
         passed: set[uuid.UUID] = set()
+        untold, gate = announce, None
         while len(admitted) != most and (gate := look(agent_id)) is not None and not gate.paused:
             head = gate.head if gate.head is None or gate.head.id not in passed else _head_past(agent_id, passed)
             if head is None:
                 break
-            lease, goes_on = self._admit(gate=gate, head=head, passed=passed)
+            lease, goes_on = self._admit(gate=gate, head=head, passed=passed, announce=announce)
             if lease is not None:
                 admitted.append(Admission(lease=lease))
             if not goes_on:
+                untold = False
                 break
-        if admitted:
-            slots.step_version([admitted[0].lease.agent])
+        if admitted or (untold and gate is not None):
+            slots.step_version([admitted[0].lease.agent if gate is None else gate.agent.name])
 
-    def _admit(self, *, gate: Gate, head: Head, passed: set[uuid.UUID]) -> tuple[Lease | None, bool]:
+    def _admit(self, *, gate: Gate, head: Head, passed: set[uuid.UUID], announce: bool) -> tuple[Lease | None, bool]:
         """The head's lease if it was admitted, and whether to look for another row."""
         lease = Lease(agent=gate.agent.name, execution_id=head.id, token=new_token(), timeout_seconds=head.timeout_seconds)
-        taken = self._slot_for(gate=gate, lease=lease, preview=head.preview)
+        taken = self._slot_for(gate=gate, lease=lease, preview=head.preview, announce=announce)
         if taken.outcome == TakeOutcome.BUSY:
             passed.add(head.id)
             return None, True
@@ -302,10 +305,11 @@ class CapacityManager:
         Rows that never started go back in line, every other row with a token gets its slot back. Any number may try at
         once: one nonce wins, and only its holder opens the gate.
         """
-        nonce = uuid.uuid4()
+        nonce, began_at = uuid.uuid4(), rows.database_now()
         if not slots.rebuild_begin(nonce=nonce):
             return False
-        requeued = backlog.undo_all_claims()
+        # Not what was granted since: a rebuilder that stood still here finds the gate of its successor open.
+        requeued = backlog.undo_all_claims(granted_before=began_at)
         held = list(held_rows())
         for start in range(0, len(held), REBUILD_CHUNK):
             if not slots.rebuild_write(nonce=nonce, holders=held[start : start + REBUILD_CHUNK], lease_seconds=conf.lease_seconds):

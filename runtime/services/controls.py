@@ -1,6 +1,7 @@
 """What owners and superusers steer with: limits, the ceiling; and the cancel of one execution."""
 
 import uuid
+from collections.abc import Callable
 
 import structlog
 
@@ -32,7 +33,7 @@ def set_limit(*, principal: Principal, name: str, changes: dict[str, int], expec
     """
     agent = access.agent_for(principal=principal, name=name, verb="change")
     changed, _before = fleet.change_limit(principal=principal, agent=agent, changes=changes, expected_version=expected_version)
-    dispatch.start(manager.resize(agent_id=changed.pk))
+    dispatch.start(_opened(lambda: manager.resize(agent_id=changed.pk)))
     events.publish(LimitChanged(agent=changed.name, limit=changed.max_parallel_tasks))
     return changed
 
@@ -40,9 +41,18 @@ def set_limit(*, principal: Principal, name: str, changes: dict[str, int], expec
 def set_ceiling(*, principal: Principal, value: int) -> int:
     """Change the fleet-wide upper bound of every limit; a raise starts what waits. Returns the new ceiling."""
     ceiling, _before = fleet.set_ceiling(principal=principal, value=value)
-    dispatch.start(manager.resize_fleet())
+    dispatch.start(_opened(manager.resize_fleet))
     events.publish(LimitChanged(agent="", limit=ceiling))
     return ceiling
+
+
+def _opened(resize: Callable[[], tuple[Admission, ...]]) -> tuple[Admission, ...]:
+    """The setting is a fact in the database already: with the gate out of reach, the sweep starts what it opened."""
+    try:
+        return resize()
+    except SlotsUnavailable as error:
+        log.warning("limit.left_to_sweep", error=str(error))
+        return ()
 
 
 def cancel_execution(*, principal: Principal, execution_id: uuid.UUID) -> str:

@@ -19,6 +19,7 @@ from capacity.errors import SlotsUnavailable
 from capacity.leases import Lease, RenewOutcome
 from capacity.manager import CapacityManager
 from core.conf import conf
+from core.db import hand_back
 
 from ..runtimes.base import Stop, StopReason
 
@@ -89,10 +90,12 @@ class Keeper:
             began = time.monotonic()
             try:
                 renew_at = self._pass(began=began, renew_at=renew_at)
+                hand_back()
             except Exception:
                 # Every lease of this process hangs on this thread: whatever goes wrong, the next pass must come.
                 log.exception("keeper.broke")
-            time.sleep(max(0.05, TICK_SECONDS - (time.monotonic() - began)))
+            # A row carries its run for a margin: it must be asked more often than that.
+            time.sleep(max(0.05, min(TICK_SECONDS, margin_seconds() / 2) - (time.monotonic() - began)))
 
     def _pass(self, *, began: float, renew_at: float) -> float:
         """When to renew next."""

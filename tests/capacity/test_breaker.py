@@ -1,17 +1,19 @@
 """Faults that a reading of the protocol found, each by the schedule that shows it: the facade's."""
 
 import itertools
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 
 from backlog import services as backlog
 from backlog.drafts import Draft, Queued
 from backlog.models import Execution, Status
 from backlog.services import Outcome
+from capacity import keys, slots
 from capacity import manager as facade
-from capacity import slots
 from capacity.errors import SlotsUnavailable
 from capacity.gate import gated, look
 from capacity.leases import Lease
@@ -199,3 +201,25 @@ def test_under_a_full_cap_places_go_round_the_agents(
         agent = Agent.objects.get(name=lease.agent)
         admitted = manager.release(agent_id=agent.pk, lease=lease)
     assert served == ["a-busy", "z-patient", "a-busy", "a-busy"]
+
+
+def test_a_rebuilder_that_stood_still_puts_nothing_back_that_was_granted_since(
+    make_agent: Callable[..., Agent], valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = make_agent(limit=1)
+    waiting = draft("waiting")
+    backlog.enqueue(agent=agent, draft=waiting, limit=1)
+    begin = slots.rebuild_begin
+
+    def overtaken(*, nonce: uuid.UUID) -> bool:
+        assert begin(nonce=nonce)
+        monkeypatch.undo()
+        valkey.delete(keys.rebuild())  # it stood still until its turn had expired
+        assert manager.refill()
+        assert [one.execution_id for one in manager.drain(agent.pk)] == [waiting.id]
+        return True
+
+    monkeypatch.setattr(slots, "rebuild_begin", overtaken)
+    assert not manager.refill()
+    assert Execution.objects.get(pk=waiting.id).status == Status.RUNNING
+    assert held(agent) == {str(waiting.id)}

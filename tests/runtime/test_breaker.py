@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
+from django.contrib.auth.models import User
 
 from backlog import services as backlog
 from backlog.models import Execution, Status
@@ -135,6 +136,17 @@ def test_a_run_that_begins_after_the_grace_is_stopped_too(agent: Agent) -> None:
     own.watch(lease=begun.lease, stop=stop, flush=lambda: None, renewed_at=time.monotonic())
     own.unwatch(begun.lease)
     assert stop.reason == StopReason.SHUTDOWN
+
+
+# -- Settings ----------------------------------------------------------------------------------------------------------
+def test_a_limit_that_was_changed_is_answered_so_though_the_store_is_away(
+    agent: Agent, superuser: User, store_out_of_reach: Callable[[bool], None]
+) -> None:
+    store_out_of_reach(True)
+    changed = controls.set_limit(principal=Principal.of_user(agent.owner), name=agent.name, changes={"max_parallel_tasks": 5})
+    assert changed.max_parallel_tasks == 5
+    assert controls.set_ceiling(principal=Principal.of_user(superuser), value=4) == 4
+    store_out_of_reach(False)
 
 
 # -- Dispatch ----------------------------------------------------------------------------------------------------------
