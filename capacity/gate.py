@@ -4,15 +4,15 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet, Subquery
+from django.db.models.functions import JSONObject
 
 from backlog import selectors as backlog
 from backlog.models import Execution
 from fleet.models import Agent, FleetSettings
 
-#: The ceiling if its row were missing: never "unlimited".
-_NO_CEILING = 1
+#: The fleet if its row were missing: never "unlimited".
+_NO_FLEET = {"ceiling": 1, "limit": None, "on_full": "queue", "paused": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,25 +42,24 @@ class Gate:
 
 def gated(agents: QuerySet[Agent]) -> QuerySet[Agent]:
     """The agents with all that `gate_of` reads, in the same query."""
-    fleet = FleetSettings.objects.filter(pk=1)
-    return backlog.with_head(agents).annotate(
-        ceiling=Coalesce(Subquery(fleet.values("max_parallel_tasks_ceiling")), Value(_NO_CEILING)),
-        fleet_limit=Subquery(fleet.values("max_concurrent_tasks")),
-        fleet_on_full=Subquery(fleet.values("on_full")),
-        fleet_paused=Coalesce(Subquery(fleet.values("paused")), Value(True)),
+    fleet = FleetSettings.objects.filter(pk=1).values(
+        read=JSONObject(ceiling="max_parallel_tasks_ceiling", limit="max_concurrent_tasks", on_full="on_full", paused="paused")
     )
+    # One subquery for all four: composing the SQL is most of what this costs.
+    return backlog.with_head(agents).annotate(fleet_read=Subquery(fleet))
 
 
 def gate_of(agent: Agent) -> Gate:
     """The gate of an agent that was read through `gated`."""
     read: Any = agent
+    fleet = read.fleet_read or _NO_FLEET
     return Gate(
         agent=agent,
-        limit=max(0, min(agent.max_parallel_tasks, read.ceiling)),
-        ceiling=read.ceiling,
-        fleet_limit=read.fleet_limit,
-        fleet_on_full=read.fleet_on_full or "queue",
-        paused=agent.paused or read.fleet_paused,
+        limit=max(0, min(agent.max_parallel_tasks, fleet["ceiling"])),
+        ceiling=fleet["ceiling"],
+        fleet_limit=fleet["limit"],
+        fleet_on_full=fleet["on_full"],
+        paused=agent.paused or bool(fleet["paused"]),
         head=_head(read.head),
     )
 
