@@ -97,6 +97,19 @@ def unfinished_of_session(session_id: uuid.UUID) -> QuerySet[Execution]:
     return Execution.objects.filter(Q(status__in=(Status.QUEUED, Status.RUNNING)) | Q(slot_token__isnull=False), session_id=session_id)
 
 
+def with_key_known(agents: QuerySet[Agent], *, asked: IdempotencyRequest | None) -> QuerySet[Agent]:
+    """The agents, each knowing whether the caller's key was used there: `key_known` costs no query of its own."""
+    if asked is None:
+        return agents
+    used = IdempotencyKey.objects.filter(caller=asked.caller, agent=OuterRef("pk"), key=asked.key)
+    return agents.annotate(key_known=Exists(used))
+
+
+def key_known(agent: Agent) -> bool:
+    """Whether the key was used, for an agent read through `with_key_known`."""
+    return bool(getattr(agent, "key_known", False))
+
+
 def key_record(*, agent: Agent, asked: IdempotencyRequest) -> IdempotencyKey | None:
     """The caller's key for this agent with its execution."""
     mine = IdempotencyKey.objects.filter(caller=asked.caller, agent=agent, key=asked.key)

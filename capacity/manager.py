@@ -27,7 +27,7 @@ from core.ids import new_token
 from fleet.models import Agent, FleetSettings
 
 from . import slots
-from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SlotsUnavailable
+from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SessionBusy, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
 from .leases import Acquired, Admission, Admitted, Lease, RenewOutcome
 from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
@@ -70,7 +70,7 @@ class CapacityManager:
         else:
             # The gate was not asked yet: a request that is refused because it is out of reach must leave no row.
             slots.step_version([agent.name])
-        queued = overflow(agent=agent, draft=draft, full=refusal or AtCapacity.of(gate))
+        queued = overflow(agent=agent, draft=draft, full=refusal or SessionBusy(session_id=draft.session_id))
         return Acquired(outcome=queued, admissions=self._moved_up(agent))
 
     def _moved_up(self, agent: Agent) -> tuple[Admission, ...]:
@@ -88,7 +88,7 @@ class CapacityManager:
         if gate.head is not None:
             return AtCapacity.of(gate)
         if draft.session_id is not None and rows.unfinished_of_session(draft.session_id).exists():
-            return AtCapacity.of(gate)
+            return SessionBusy(session_id=draft.session_id)
         return None
 
     def _take(self, *, gate: Gate, draft: Draft) -> tuple[Lease | None, Exception | None]:

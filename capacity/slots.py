@@ -183,17 +183,17 @@ def _translated() -> Iterator[None]:
 
 
 # -- Take and give ---------------------------------------------------------------------------------------------------
-def acquire(*, lease: Lease, limit: int, fleet_limit: int | None, preview: str) -> Taken:
+def acquire(*, lease: Lease, limit: int, fleet_limit: int | None, preview: str, announce: bool = False) -> Taken:
     """Take the lowest free slot, leased to its hard limit. `HELD`: this token has it already (`number` says which).
 
     `BUSY`: the execution holds a slot under another token; leave that row alone. No fleet limit: None. A limit below 1
-    is full.
+    is full. `announce`: the line has changed, so the agent's version is stepped also where it is full.
     """
     with _translated():
         code, number, version = SCRIPTS["acquire"](
             keys=[*GATE, *_places(lease)],
             args=[keys.hints(), lease.agent, str(lease.execution_id), str(lease.token), limit, _cap(fleet_limit),
-                  lease.timeout_seconds, _cut(preview)],
+                  lease.timeout_seconds, _cut(preview), int(announce)],
         )  # fmt: skip
     return Taken(outcome=TakeOutcome(code), number=number, version=int(version))
 

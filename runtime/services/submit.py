@@ -74,8 +74,9 @@ def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Sub
     Raises the refusals of `capacity.errors`, `IdempotencyMismatch`, and `access`'s errors. The same idempotency key answers
     with the execution it made.
     """
-    agent = access.agent_for(principal=principal, name=name, verb="submit", queryset=gated(Agent.objects.all()))
-    if (replay := _replay(agent=agent, asked=request.idempotency)) is not None:
+    agents = rows.with_key_known(gated(Agent.objects.all()), asked=request.idempotency)
+    agent = access.agent_for(principal=principal, name=name, verb="submit", queryset=agents)
+    if rows.key_known(agent) and (replay := _replay(agent=agent, asked=request.idempotency)) is not None:
         return replay
     draft = _draft(principal=principal, agent=agent, request=request)
     try:

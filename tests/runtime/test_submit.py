@@ -151,7 +151,19 @@ def test_sessions_must_be_the_agents_own_and_open(post_task, make_agent, owner, 
     answer = post_task(session_id=str(others.pk))
     assert (answer.status_code, answer.json()["detail"], answer.json()["code"]) == (404, "Session not found", "session_not_found")
     answer = post_task(session_id=str(closed.pk))
-    assert (answer.status_code, answer.json()["detail"]) == (409, f"Session {closed.pk} is closed")
+    assert (answer.status_code, answer.json()["code"]) == (409, "session_closed")
+    assert answer.json()["detail"] == f"Session {closed.pk} is closed"
+
+
+def test_a_busy_session_refuses_a_caller_who_does_not_wait(post_task, agent, owner):
+    session = Session.objects.create(agent=agent, owner=owner)
+    assert post_task(session_id=str(session.pk)).json()["status"] == "accepted"
+    answer = post_task(session_id=str(session.pk), on_full="reject")
+    assert (answer.status_code, answer.json()["code"]) == (429, "session_busy")
+    assert answer.json()["detail"] == f"Session {session.pk} already has a task in progress"
+    assert int(answer["Retry-After"]) >= 1
+    assert post_task(session_id=str(session.pk)).json()["queue_position"] == 1
+    assert post_task(on_full="reject").json()["status"] == "accepted"
 
 
 @pytest.mark.parametrize(
@@ -464,10 +476,13 @@ def test_a_submit_costs_few_statements_and_scripts(cost, post_task, make_agent):
     assert statements <= 3
     assert scripts <= 1
     _, with_key, scripts = cost(agent, **{"Idempotency-Key": "k"})
-    assert with_key <= 5
+    assert with_key <= 4
     assert scripts <= 1
-    post_task(to=agent)
-    status, statements, scripts = cost(agent)
-    assert status == "queued"
-    assert statements <= 5
+    for _ in range(2):  # the first in line, and one behind it
+        status, statements, scripts = cost(agent)
+        assert status == "queued"
+        assert statements <= 5
+        assert scripts <= 2
+    _, with_key, scripts = cost(agent, **{"Idempotency-Key": "another"})
+    assert with_key <= 6
     assert scripts <= 2
