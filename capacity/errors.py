@@ -8,7 +8,7 @@ from core.errors import SlotsUnavailable, Unavailable
 if TYPE_CHECKING:
     from .gate import Gate
 
-__all__ = ["AgentPaused", "AtCapacity", "CapacityFull", "FleetAtCapacity", "QueueFull", "SessionBusy", "SlotsUnavailable"]
+__all__ = ["AgentPaused", "AtCapacity", "CapacityFull", "FleetAtCapacity", "SessionBusy", "SlotsUnavailable"]
 
 
 class AgentPaused(Unavailable):
@@ -33,6 +33,4 @@ class FleetAtCapacity(CapacityFull):
 class SessionBusy(CapacityFull):
     """Session {session_id} already has a task in progress"""
 
-
-class QueueFull(CapacityFull):
-    """Agent '{agent}' has {waiting} conversations waiting. Try again later."""
+    members: ClassVar[tuple[str, ...]] = ("execution_id",)

@@ -28,10 +28,6 @@ class MethodNotAllowed(errors.TrinityError):
     """This path does not answer {method}"""
 
 
-class NotAcceptable(errors.TrinityError):
-    """This path answers in JSON only"""
-
-
 class UnsupportedMediaType(errors.TrinityError):
     """The request body must be sent as application/json"""
 
@@ -42,7 +38,6 @@ STATUS: dict[type[errors.TrinityError], int] = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     MethodNotAllowed: 405,
-    NotAcceptable: 406,
     errors.Conflict: 409,
     errors.Precondition: 412,
     errors.TooLarge: 413,
@@ -165,7 +160,6 @@ _REST_FRAMEWORK: dict[type[drf.APIException], type[errors.TrinityError]] = {
     drf.AuthenticationFailed: errors.InvalidToken,
     drf.PermissionDenied: errors.Forbidden,
     drf.NotFound: errors.NotFound,
-    drf.NotAcceptable: NotAcceptable,
     drf.UnsupportedMediaType: UnsupportedMediaType,
 }
 
