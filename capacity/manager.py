@@ -327,10 +327,11 @@ class CapacityManager:
         """
         patience = time.monotonic() + REBUILD_PATIENCE_SECONDS
         while rebuilding(answer := ask()):
-            if not self.refill():
-                time.sleep(REBUILD_PAUSE_SECONDS)
+            if self.refill():
+                continue
             if time.monotonic() > patience:
                 raise SlotsUnavailable
+            time.sleep(REBUILD_PAUSE_SECONDS)
         return answer
 
 

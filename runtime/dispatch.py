@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import structlog
 from celery import current_app
+from django.db import Error
 from kombu.exceptions import OperationalError
 
 from backlog import services as backlog
@@ -46,8 +47,16 @@ def start(admissions: Iterable[Admission], *, here: bool = False) -> Admission |
     first = waiting.pop(0) if here and waiting else None
     unpublished = [admission for admission in waiting if not _publish(RUN_EXECUTION, admission.lease)]
     if unpublished:
-        backlog.note_undispatched(execution_ids=[admission.execution_id for admission in unpublished])
+        _note_undispatched(unpublished)
     return first
+
+
+def _note_undispatched(admissions: list[Admission]) -> None:
+    """Let the next sweep publish them; without the note it does so when they seem not to have been heard of."""
+    try:
+        backlog.note_undispatched(execution_ids=[admission.execution_id for admission in admissions])
+    except Error as error:
+        log.warning("execution.not_noted", error=str(error))
 
 
 def terminate(lease: Lease) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, close_old_connections
 
 from backlog import selectors as rows
 from backlog import services as backlog
@@ -259,7 +259,7 @@ def _until_stored(write: Callable[[], T]) -> T:
     while True:
         try:
             return write()
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, InternalError) as error:
             log.warning("database.unreachable", error=str(error))
             close_old_connections()
             time.sleep(pause)
