@@ -52,7 +52,7 @@ def gated(agents: QuerySet[Agent]) -> QuerySet[Agent]:
 def gate_of(agent: Agent) -> Gate:
     """The gate of an agent that was read through `gated`."""
     read: Any = agent
-    fleet = read.fleet_read or _NO_FLEET
+    fleet: dict[str, Any] = read.fleet_read or _NO_FLEET
     return Gate(
         agent=agent,
         limit=max(0, min(agent.max_parallel_tasks, fleet["ceiling"])),

@@ -35,7 +35,7 @@ from fleet.models import Agent
 from tests import ageing, chromium, waiting
 from tests.stack import Stack
 
-TIERS = ("flows", "browser", "chaos")
+TIERS = ("flows", "browser")
 #: Keys that stay: those of the slots that describe who holds one (capacity/keys.py), and Celery's queues.
 PERMANENT = ("agent:slots:", "agent:holders:", "agent:leases", "agent:versions", "agent:epoch", "celery:")
 
@@ -54,7 +54,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier, by its directory: flows, browser, chaos, or else fast."""
+    """Mark each test with its tier, by its directory: flows, browser, or else fast."""
     for item in items:
         names = {parent.name for parent in item.path.parents}
         item.add_marker(next((tier for tier in TIERS if tier in names), "fast"))

@@ -10,7 +10,8 @@ from backlog import services as backlog
 from backlog.drafts import Draft, IdempotencyRequest, Overflow, Queued
 from backlog.errors import CapacityFull, KeyTaken
 from backlog.models import Execution, Trigger
-from capacity.gate import gate_of, gated
+from capacity.errors import FleetAtCapacity
+from capacity.gate import Gate, gate_of, gated
 from capacity.manager import CapacityManager, Reject
 from capacity.selectors import measured
 from core import events
@@ -58,14 +59,16 @@ class Submitted:
 
 
 class QueuePersistent:
-    """Overflow policy: wait in the durable line, up to the agent's depth."""
+    """Overflow policy: wait in the durable line, up to the agent's depth, unless the fleet is what is full and its setting refuses."""
 
-    def __init__(self, *, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, *, gate: Gate) -> None:
+        self.gate = gate
 
     def __call__(self, *, agent: Agent, draft: Draft, full: Exception) -> Queued:
-        """Put the draft in line, or raise `BacklogFull`."""
-        return backlog.enqueue(agent=agent, draft=draft, limit=self.limit)
+        """Put the draft in line, or raise `BacklogFull` or `FleetAtCapacity`."""
+        if isinstance(full, FleetAtCapacity) and self.gate.fleet_on_full == OnFull.REJECT:
+            raise full
+        return backlog.enqueue(agent=agent, draft=draft, limit=self.gate.limit)
 
 
 def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Submitted:
@@ -92,7 +95,7 @@ def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Sub
 
 def _admit(*, agent: Agent, draft: Draft, on_full: OnFull) -> Submitted:
     gate = gate_of(agent)
-    overflow: Overflow = Reject() if on_full == OnFull.REJECT else QueuePersistent(limit=gate.limit)
+    overflow: Overflow = Reject() if on_full == OnFull.REJECT else QueuePersistent(gate=gate)
     acquired = manager.acquire(agent=agent, draft=draft, overflow=overflow)
     dispatch.start(acquired.admissions)
     submitted = Submitted(execution_id=draft.id, agent=agent, timeout_seconds=draft.timeout_seconds)

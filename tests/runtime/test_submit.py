@@ -101,6 +101,15 @@ def test_the_fleets_cap_refuses_too(post_task, make_agent):
     assert int(answer["Retry-After"]) >= 1
 
 
+def test_a_fleet_that_rejects_at_its_cap_refuses_those_who_would_wait(post_task, make_agent):
+    FleetSettings.objects.update(max_concurrent_tasks=1, on_full="reject")
+    post_task(to=make_agent())
+    answer = post_task(to=make_agent(), async_mode=True)
+    assert (answer.status_code, answer.json()["code"]) == (429, "fleet_at_capacity")
+    FleetSettings.objects.update(on_full="queue")
+    assert post_task(to=make_agent(), async_mode=True).json()["status"] == "queued"
+
+
 def test_with_a_row_in_line_nobody_new_takes_a_slot_directly(post_task, make_agent):
     post_task(to=make_agent())  # opens the gate
     paused = make_agent(limit=1, paused=True)
