@@ -87,6 +87,7 @@ def test_a_limit_raised_in_the_admin_starts_what_waits_and_grows_the_meter(
     expect(meter_of(watching, agent)).to_have_attribute("title", "1/1 slots", timeout=WAIT_MS)
     page.goto(f"{stack.url}/admin/fleet/agent/")
     row = page.locator("#result_list tbody tr", has=page.get_by_role("link", name=agent, exact=True))
+    expect(row.locator("capacity-meter")).to_be_visible()
     row.locator('input[type="number"]').fill("5")
     page.get_by_role("button", name="Save").click()
     expect(meter_of(watching, agent)).to_have_attribute("title", "5/5 slots", timeout=WAIT_MS)
