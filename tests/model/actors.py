@@ -39,7 +39,7 @@ def acquire(world: World, row: Row, token: uuid.UUID, limit: int) -> Generator[S
 
     def ask() -> slots.Taken:
         taken = slots.acquire(lease=lease, limit=limit, fleet_limit=world.fleet_limit, preview="x")
-        if taken.outcome in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
+        if taken.outcome == TakeOutcome.ACQUIRED:
             world.granted(token, limit)
         return taken
 
@@ -176,11 +176,12 @@ def perform(world: World, row: Row, token: uuid.UUID) -> Generator[Step, None, b
     """The work; whether it ended well. When this returns, it is over."""
     if row.http and token in world.lapsed:
         return False
-    yield STEP  # a worker may be frozen between the look at its lease and the request
+    for _ in range(3):
+        yield STEP  # it may be frozen between the look at its lease and the request
     if not world.begin(row, token):
         return False
     yield WORKING
-    for _ in range(world.random.randint(0, 4)):
+    for _ in range(world.random.choice((0, 1, 2, 4, 12))):
         if token not in world.live:
             return False
         if stop := keep(world, row, token):
@@ -221,6 +222,10 @@ def end_run(world: World, row: Row, token: uuid.UUID, *, ok: bool) -> Generator[
         return (yield from end_in_place(world, row, token, ok=ok))
     if not world.rules.row_before_slot:
         yield from release(world, row, token)
+        world.finish(row, token, ok=ok)
+        yield STEP
+        yield from drain(world, row.agent)
+        return None
     written = world.finish(row, token, ok=ok)
     yield STEP
     if written and way == "message":
@@ -236,7 +241,7 @@ def give_back(world: World, row: Row, token: uuid.UUID, *, written: bool) -> Act
         world.clear_token(row, token)
         yield STEP
     freed = yield from release(world, row, token)
-    if (freed or not world.rules.row_before_slot) and world.rules.drain_after_release:
+    if freed and world.rules.drain_after_release:
         yield from drain(world, row.agent)
 
 
@@ -427,8 +432,8 @@ def end_lost(world: World, row: Row, token: uuid.UUID) -> Actor:
 def stopped(world: World, row: Row, token: uuid.UUID) -> Generator[Step, None, bool]:
     """Whether a fenced run's work is known to be over now."""
     if row.http:
-        if world.random.random() < 0.3:
-            return False  # the agent can't be asked: the next pass will
+        if not world.agent_can_be_asked():
+            return False  # the next pass will
         world.terminate(row)
         yield STEP
         return True
@@ -505,6 +510,7 @@ def refill(world: World) -> Actor:
     if not (yield from cleared(world, nonce)):
         return
     held = _held(world)
+    yield STEP
     if world.rules.rebuild_requeues_unstarted:
         world.undo_all_claims()
         yield STEP

@@ -7,23 +7,27 @@ from dataclasses import dataclass, field, replace
 from capacity import slots
 from core.redis import Script
 
+from . import scenes
 from .rules import Rules
+from .scenes import Told
 from .schedule import CALM, FAULTY, Faults
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """What is left out: a rule or two, a piece of a script's text (`{script: (old, new)}`); and the schedules that show it.
+    """What is left out: a rule or two, a piece of a script's text (`{script: (old, new)}`); and what shows it.
 
-    `seeds` are known to show it; should the model change, others are looked for.
+    Either a scene (with the limit it begins with), or random schedules with `faults`. `seeds` are known to show it; should
+    the model change, others are looked for.
     """
 
     name: str
-    faults: Faults
-    seeds: tuple[int, ...] = ()
     off: tuple[str, ...] = ()
     lua: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    http: bool | None = None
+    scene: Told | None = None
+    limit: int = 1
+    faults: Faults = CALM
+    seeds: tuple[int, ...] = ()
     crowded: bool = False
 
     @property
@@ -50,14 +54,19 @@ def _changed(real: Script, old: str, new: str) -> Script:
     return changed
 
 
+def rule(*off: str, faults: Faults, seeds: tuple[int, ...] = (), crowded: bool = False) -> Mutation:
+    """A rule of the actors, shown by random schedules."""
+    return Mutation(name=" and ".join(off), off=off, faults=faults, seeds=seeds, crowded=crowded)
+
+
+def told(*off: str, scene: Told, limit: int = 1) -> Mutation:
+    """A rule of the actors, shown by a scene."""
+    return Mutation(name=" and ".join(off), off=off, scene=scene, limit=limit)
+
+
 STEERED = Faults(steering=4)
-IN_PLACE = ("in place",)
-FLUSHED = Faults(flush=5)
-#: Leases end, and repair is at hand.
-LAPSING = Faults(lapse=4, repair=4)
-#: Leases end, and repair is slow.
-LAPSED = Faults(lapse=6, repair=1)
-REPAIRED = Faults(repair=5)
+FLUSHED = Faults(flush=4, repair=4)
+LAPSING = Faults(crash=2, lapse=4, repair=3)
 
 _READ = "local all, count = read_holders(holders_key)\n"
 _READ_AND_DROP = f"""{_READ}
@@ -73,93 +82,88 @@ _FREE = "erase_holder('agent:slots:' .. name, holders_prefix .. name, 'agent:slo
 _CLOSED = "if not is_open(epoch_key) then return {REBUILDING, 0, '0'} end"
 _FENCED = "if not may_rebuild(epoch_key, rebuild_key, nonce, expiry_ms) then return 0 end"
 _ANY_EPOCH = ("1, true) ~= nil", "1, true) ~= nil or epoch ~= nil")
-
-
-def rule(*off: str, faults: Faults, seeds: tuple[int, ...] = (), http: bool | None = None, crowded: bool = False) -> Mutation:
-    """A rule of the actors."""
-    return Mutation(name=" and ".join(off), off=off, faults=faults, seeds=seeds, http=http, crowded=crowded)
-
-
-def script(
-    name: str, faults: Faults, lua: Mapping[str, tuple[str, str]], seeds: tuple[int, ...] = (), http: bool | None = None
-) -> Mutation:
-    """A rule that a script keeps."""
-    return Mutation(name=name, faults=faults, lua=lua, seeds=seeds, http=http)
-
+_NO_NONCE = {
+    "rebuild_begin": ("if other and other ~= own", "if false"),
+    "rebuild_clear": (_FENCED, ""),
+    "rebuild_write": (_FENCED, ""),
+    "rebuild_open": ("if redis.call('GET', rebuild_key) ~= own then return 0 end", ""),
+}
 
 MUTATIONS = (
     # Take
     rule("no_barging", faults=CALM),
     rule("line_order", faults=CALM),
     rule("busy_left_alone", faults=FAULTY),
-    rule("claim_lost_frees_own_token", faults=replace(STEERED, ways=IN_PLACE)),
+    rule("claim_lost_frees_own_token", faults=STEERED),
     rule("claim_needs_queued", faults=STEERED),
-    rule("claim_lost_twice_skips_row", "newcomer_holds_session_back", faults=Faults(steering=10), crowded=True),
+    told("claim_lost_twice_skips_row", "newcomer_holds_session_back", scene=scenes.a_newcomer_of_a_session_starts_past_one_in_line),
     # Sessions
     rule("one_run_a_session", faults=CALM, crowded=True),
     rule("next_of_session_startable", faults=CALM),
     # Start
     rule("renewal_before_row", faults=FLUSHED),
     rule("renewal_before_row", "rebuild_requeues_unstarted", faults=FLUSHED),
-    rule("rebuild_requeues_unstarted", faults=FLUSHED),
-    rule("rebuild_reads_after_requeue", faults=FLUSHED),
-    rule("start_needs_token", faults=FLUSHED),
+    told("start_needs_token", scene=scenes.a_stale_worker_starts_after_a_rebuild),
     rule("refused_start_undone", faults=FLUSHED),
     rule("undo_needs_token", faults=FLUSHED),
-    rule("lease_checked_before_work", faults=LAPSING, http=False),
-    rule("local_work_ends_with_lease", faults=LAPSING, http=False),
+    told("lease_checked_before_work", scene=scenes.a_worker_is_frozen_before_its_work_begins),
+    told("local_work_ends_with_lease", scene=scenes.a_local_run_outlives_its_worker),
     # Give
     rule("finish_fenced", faults=LAPSING),
-    rule("row_before_slot", faults=replace(FLUSHED, ways=("release",))),
-    rule("release_until_answered", faults=replace(FLUSHED, ways=("release",))),
+    told("row_before_slot", scene=scenes.the_store_is_emptied_between_the_two_halves_of_giving_back),
+    told("release_until_answered", scene=scenes.a_run_ends_while_the_store_is_rebuilt),
     rule("drain_after_release", faults=replace(CALM, ways=("release",))),
     # In place
     rule("ungranted_claim_undone", faults=CALM),
     rule("ungranted_not_started", faults=CALM),
-    rule("unknown_handover_releases_both", faults=Faults(repeat=True, ways=IN_PLACE)),
-    rule("unstarted_handover_released", faults=Faults(steering=10, ways=IN_PLACE)),
-    rule("others_start_keeps_slot", faults=replace(REPAIRED, ways=IN_PLACE)),
-    rule("undo_drains", faults=Faults(steering=6, ways=IN_PLACE)),
+    rule("unknown_handover_releases_both", faults=Faults(repeat=True, ways=("in place",))),
+    told("unstarted_handover_released", scene=scenes.a_row_claimed_in_place_is_cancelled_before_its_handover),
+    told("others_start_keeps_slot", scene=scenes.a_second_delivery_starts_the_row_claimed_in_place),
+    told("undo_drains", scene=scenes.an_answer_lost_in_place_leaves_nobody_waiting),
     # Repair
-    rule("fence_before_freeing", faults=LAPSING, http=True),
-    rule("stop_before_freeing", faults=LAPSING, http=True),
-    rule("row_asked_waits", faults=LAPSING, http=False),
-    rule("token_kept_until_stopped", faults=Faults(lapse=4, repair=3, flush=2), http=True),
-    rule("agent_remembers_terminate", faults=LAPSING, http=True),
-    rule("rowless_freed_in_phase", faults=REPAIRED),
+    told("fence_before_freeing", scene=scenes.repair_frees_the_slot_of_lost_work),
+    told("stop_before_freeing", scene=scenes.repair_frees_the_slot_of_lost_work),
+    told("row_asked_waits", scene=scenes.a_run_carried_on_by_its_row_is_lost),
+    told("token_kept_until_stopped", scene=scenes.repair_meets_an_agent_that_can_not_be_asked),
+    told("agent_remembers_terminate", scene=scenes.a_worker_is_frozen_before_its_request_is_sent),
+    told("rowless_freed_in_phase", scene=scenes.a_request_is_frozen_before_its_row_is_there),
     rule("lost_repaired", faults=FAULTY),
     rule("slots_without_row_repaired", faults=FAULTY),
     rule("dispatched_again", faults=FAULTY),
+    # Rebuild
+    told("rebuild_requeues_unstarted", scene=scenes.a_slot_taken_before_the_store_was_emptied_has_no_row_yet),
+    told("rebuild_reads_after_requeue", scene=scenes.a_row_starts_while_the_store_is_rebuilt),
     rule("rebuild_clears", faults=FLUSHED),
+    Mutation(name="rebuild without a nonce", lua=_NO_NONCE, faults=FLUSHED),
     # Steering
     rule("cancel_granted_fenced", faults=STEERED),
     rule("cancel_frees_slot", faults=STEERED),
-    rule("raise_drains", faults=STEERED),
+    told("raise_drains", scene=scenes.a_raised_limit_fills_at_once),
     # Scripts
-    script("acquire at the limit, too", CALM, {"acquire": ("count < (tonumber(limit_text)", "count <= (tonumber(limit_text)")}),
-    script("acquire without the fleet's cap", CALM, {"acquire": ("if fleet_text ~= ''", "if false")}),
-    script("acquire the next number, not the lowest free one", CALM, {"acquire": ("number = lowest_free(all)", "number = count + 1")}),
-    script("acquire drops holders whose lease has ended", LAPSED, {"acquire": (_READ, _READ_AND_DROP)}, http=True),
-    script("acquire while a rebuild is due", FLUSHED, {"acquire": (_CLOSED, "")}),
-    script("any epoch will do", FLUSHED, {"acquire": _ANY_EPOCH, "release": _ANY_EPOCH, "handover": _ANY_EPOCH}),
-    script("release by id, whatever the token", STEERED, {"release": ("held_token ~= token or", "not held_token or")}),
-    script(
-        "handover though the one done was not held",
-        Faults(repeat=True, steering=4, ways=IN_PLACE),
-        {"handover": ("if unpack_holder(all[done_id]) ~= done_token then", "if false then")},
+    Mutation(name="acquire at the limit, too", lua={"acquire": ("count < (tonumber(limit_text)", "count <= (tonumber(limit_text)")}),
+    Mutation(name="acquire without the fleet's cap", lua={"acquire": ("if fleet_text ~= ''", "if false")}),
+    Mutation(name="acquire the next number, not the lowest", lua={"acquire": ("number = lowest_free(all)", "number = count + 1")}),
+    Mutation(
+        name="acquire drops holders whose lease has ended",
+        lua={"acquire": (_READ, _READ_AND_DROP)},
+        scene=scenes.a_lease_ends_and_nobody_has_looked_yet,
     ),
-    script("handover over the limit", STEERED, {"handover": ("count - 1 < (tonumber(limit_text) or 0)", "true")}),
-    script("renew brings the lost back", LAPSING, {"renew": ("phase == 'lost'", "false")}),
-    script("renew is refused while a rebuild is due", FLUSHED, {"renew": ("or REBUILDING", "or 2")}),
-    script("reclaim frees what it lists", LAPSING, {"reclaim": (_MARK, _FREE)}, http=True),
-    script(
-        "rebuild without a nonce",
-        FLUSHED,
-        {
-            "rebuild_begin": ("if other and other ~= own", "if false"),
-            "rebuild_clear": (_FENCED, ""),
-            "rebuild_write": (_FENCED, ""),
-            "rebuild_open": ("if redis.call('GET', rebuild_key) ~= own then return 0 end", ""),
-        },
+    Mutation(name="acquire while a rebuild is due", lua={"acquire": (_CLOSED, "")}, faults=FLUSHED),
+    Mutation(name="any epoch will do", lua=dict.fromkeys(("acquire", "release", "handover"), _ANY_EPOCH), faults=FLUSHED),
+    Mutation(name="release by id, whatever the token", lua={"release": ("held_token ~= token or", "not held_token or")}, faults=STEERED),
+    Mutation(
+        name="handover though the one done was not held",
+        lua={"handover": ("if unpack_holder(all[done_id]) ~= done_token then", "if false then")},
+        scene=scenes.a_handover_is_asked_twice_after_the_limit_was_cut,
+        limit=2,
     ),
+    Mutation(
+        name="handover over the limit",
+        lua={"handover": ("count - 1 < (tonumber(limit_text) or 0)", "true")},
+        scene=scenes.a_handover_after_the_limit_was_cut_only_releases,
+        limit=2,
+    ),
+    Mutation(name="renew brings the lost back", lua={"renew": ("phase == 'lost'", "false")}, faults=LAPSING),
+    Mutation(name="renew is refused while a rebuild is due", lua={"renew": ("or REBUILDING", "or 2")}, faults=FLUSHED),
+    Mutation(name="reclaim frees what it lists", lua={"reclaim": (_MARK, _FREE)}, scene=scenes.a_lease_ends_and_nobody_has_looked_yet),
 )

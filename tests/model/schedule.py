@@ -29,7 +29,8 @@ class Faults:
     lose: bool = False
     #: Answers of the store are lost, and the question is asked again.
     repeat: bool = False
-    #: Passes of repair, and changes by owners.
+    #: Processes that stand still, passes of repair, changes by owners.
+    freeze: int = 1
     repair: int = 0
     steering: int = 1
     ways: tuple[str, ...] = WAYS
@@ -74,13 +75,14 @@ class Schedule:
         self.faults = faults
         self.actors: list[Actor] = []
         self.working: set[Actor] = set()
+        self.frozen: set[Actor] = set()
         self.steps = 0
         self.saved: dict[bytes, bytes] | None = None
         world = self.world
         world.agents = {name: AgentRow(limit=self.random.choice((1, 1, 2))) for name in ("a", "b")[: self.random.choice((1, 1, 2))]}
         world.most_slots = max(agent.limit for agent in world.agents.values())
         world.fleet_limit = self.random.choice((None, None, None, 1, 2))
-        self.waiting = [world.new_row(http=http, crowded=crowded) for _ in range(self.random.choice((3, 4, 5, 6)))]
+        self.waiting = [world.new_row(http=http, crowded=crowded) for _ in range(self.random.choice((3, 4, 5, 7)))]
         self.left = {"flush": 2 * faults.flush, "restart": faults.flush, "lapse": 3 * faults.lapse, "cut": 2 * faults.lapse}
         self.left |= {"reconcile": 4 * faults.repair}
         self.left |= dict.fromkeys(("resize", "pause", "cancel"), 2 * faults.steering)
@@ -94,7 +96,7 @@ class Schedule:
         events = self._events()
         names = list(events)
         weights = [events[name][0] for name in names]
-        for _ in range(self.random.choice((120, 200, 280))):
+        for _ in range(self.random.choice((150, 250, 400))):
             events[self.random.choices(names, weights)[0]][1]()
         self._settle()
 
@@ -102,6 +104,8 @@ class Schedule:
         faults = self.faults
         return {
             "step": (60, self._step),
+            "freeze": (4 * faults.freeze, self._freeze),
+            "redispatch": (3 * faults.repair, lambda: actors.dispatch_again(self.world)),
             "submit": (10, self._submit),
             "deliver": (12, self._deliver),
             "sweep": (1, lambda: self._add(actors.sweep(self.world))),
@@ -122,16 +126,27 @@ class Schedule:
         self.actors.append(actor)
 
     def _step(self) -> None:
-        if self.actors:
-            self._advance(self.random.choice(self.actors))
+        if awake := [actor for actor in self.actors if actor not in self.frozen]:
+            self._advance(self.random.choice(awake))
+
+    def _freeze(self) -> None:
+        """A process that stands still for a while; one that was frozen goes on."""
+        if self.actors and self.random.random() < 0.5:
+            self.frozen.add(self.random.choice(self.actors))
+        elif self.frozen:
+            self.frozen.remove(self.random.choice([actor for actor in self.actors if actor in self.frozen]))
 
     def _advance(self, actor: Actor) -> None:
         self.steps += 1
         try:
             (self.working.add if next(actor) else self.working.discard)(actor)
         except StopIteration:
-            self.actors.remove(actor)
-            self.working.discard(actor)
+            self._remove(actor)
+
+    def _remove(self, actor: Actor) -> None:
+        self.actors.remove(actor)
+        self.working.discard(actor)
+        self.frozen.discard(actor)
 
     def _submit(self) -> None:
         if self.waiting:
@@ -186,16 +201,18 @@ class Schedule:
             self.world.lapse(self.random.choice(holders))
 
     def _cut(self) -> None:
-        if self._may("cut"):
-            self.world.unreachable = not self.world.unreachable
-        elif self.world.carried_by_row:
+        """Workers can't reach the store, or can again; or a run that its row carried on comes to its end."""
+        if self.world.carried_by_row and self.random.random() < 0.2:
             self.world.stop_carrying(self.random.choice(sorted(self.world.carried_by_row)))
+        elif self._may("cut"):
+            self.world.unreachable = not self.world.unreachable
 
     def _crash(self) -> None:
+        """Any process; as often as not one at work, whose agent goes on."""
+        at_work = [actor for actor in self.actors if actor in self.working]
         if self.actors:
-            actor = self.random.choice(self.actors)
-            self.actors.remove(actor)
-            self.working.discard(actor)
+            actor = self.random.choice(at_work if at_work and self.random.random() < 0.5 else self.actors)
+            self._remove(actor)
             actor.close()
 
     # -- The way to rest -----------------------------------------------------------------------------------------------
@@ -204,7 +221,7 @@ class Schedule:
         while self.waiting:
             self._submit()
         self._finish(working_too=False)
-        for name in world.agents:
+        for name in (name for name, agent in world.agents.items() if agent.paused):
             self._add(actors.pause(world, name, paused=False))
         if not self.faults.needs_repair:
             self._finish(working_too=False)

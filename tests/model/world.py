@@ -158,6 +158,10 @@ class World:
         """Whether the answer to a script that was run gets lost."""
         return self.lose_answers and self.random.random() < 0.1
 
+    def agent_can_be_asked(self) -> bool:
+        """Whether an HTTP agent answers."""
+        return self.random.random() < 0.7
+
     # -- The table -----------------------------------------------------------------------------------------------------
     def look(self, agent: str, skip: Iterable[Row] = ()) -> Gate:
         """The limits in force and the head of the line."""
@@ -315,8 +319,8 @@ class World:
 
     # -- Grants and order ----------------------------------------------------------------------------------------------
     def granted(self, token: uuid.UUID, limit: int) -> None:
-        """Remember a grant and the limit it read."""
-        self.grants.setdefault(token, Grant(nth=next(self._nth), limit=limit))
+        """Remember a grant and the limit it read; a token that lost its slot with the store may be granted one again."""
+        self.grants[token] = Grant(nth=next(self._nth), limit=limit)
         self.most_slots = max(self.most_slots, limit)
 
     def check_order(self, row: Row, looked_at: int, *, newcomer: bool, passed: Iterable[Row] = ()) -> None:
@@ -402,6 +406,7 @@ class World:
         nonce = self.new_uuid()
         if not (slots.rebuild_begin(nonce=nonce) and slots.rebuild_open(nonce=nonce)):
             self.fail("STORE")
+        slots.reclaim(lease_seconds=LEASE_SECONDS)  # the first pass would give every lease that lapses a fresh one
 
     def snapshot(self) -> dict[bytes, bytes]:
         """What a save to disk would keep."""
@@ -453,4 +458,4 @@ class World:
 
     def at_rest(self) -> bool:
         """Everything accepted has ended, and nothing is held."""
-        return all(row.status in TERMINAL for row in self.rows) and not self.live and self.holders() == []
+        return all(row.status in TERMINAL and row.token is None for row in self.rows) and not self.live and self.holders() == []

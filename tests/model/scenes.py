@@ -1,0 +1,348 @@
+"""What random schedules show too rarely: one interleaving each, told step by step.
+
+Under the full rules a scene comes to its end; with its rule left out it breaks an invariant.
+"""
+
+import uuid
+from collections.abc import Callable
+
+import redis
+
+from capacity import slots
+
+from . import actors
+from .actors import Actor
+from .rules import Rules
+from .world import QUEUED, AgentRow, Row, World
+
+
+class Scene:
+    """A world with one agent, and hands to move its actors."""
+
+    def __init__(self, *, rules: Rules, valkey: redis.Redis, limit: int = 1) -> None:
+        self.world = World(seed=1, rules=rules, valkey=valkey)
+        self.world.agents = {"a": AgentRow(limit=limit)}
+        self.world.most_slots = limit
+        self.world.ways = ("in place",)
+        self.world.agent_can_be_asked = lambda: True  # type: ignore[method-assign]
+        self.world.open_store()
+
+    # -- Rows ----------------------------------------------------------------------------------------------------------
+    def row(self, *, http: bool = False, session: int | None = None) -> Row:
+        """A request."""
+        row = self.world.new_row(http=http, crowded=False)
+        row.agent, row.session, row.priority = "a", session, 5
+        return row
+
+    def submitted(self, **kind: object) -> Row:
+        """A request that was taken in, whole."""
+        row = self.row(**kind)  # type: ignore[arg-type]
+        self.finish(actors.submit(self.world, row))
+        return row
+
+    def at_work(self, row: Row) -> Actor:
+        """A worker with the row's message, its work going on."""
+        return self.until(self.worker(row), lambda: row.token in self.world.live)
+
+    def worker(self, row: Row) -> Actor:
+        """A worker with the row's message."""
+        message = next((message for message in self.world.messages if message[0] is row), None)
+        assert message is not None, "no message for the row"
+        self.world.messages.remove(message)
+        return actors.worker(self.world, *message)
+
+    def working(self, **kind: object) -> tuple[Row, Actor]:
+        """A request that was taken in, its work going on."""
+        row = self.submitted(**kind)
+        return row, self.at_work(row)
+
+    # -- Steps ---------------------------------------------------------------------------------------------------------
+    def until(self, actor: Actor, reached: Callable[[], object]) -> Actor:
+        """Move an actor until something holds, or to its end."""
+        while not reached() and next(actor, None) is not None:
+            pass
+        return actor
+
+    def finish(self, *moved: Actor) -> None:
+        """Move actors to their end."""
+        for actor in moved:
+            for _ in actor:
+                pass
+
+    def deliver_all(self) -> None:
+        """Every message finds a worker that goes to work, and stays there."""
+        for row in [row for row, _ in self.world.messages]:
+            self.at_work(row)
+        self.world.messages.clear()
+
+    # -- What happens --------------------------------------------------------------------------------------------------
+    def lapse(self, row: Row) -> None:
+        """The row's lease ends."""
+        self.world.lapse(next(holder for holder in slots.holders_of_fleet() if holder.execution_id == row.id))
+
+    def flush(self) -> None:
+        """The store is emptied."""
+        self.world.valkey.flushdb()
+
+    def rebuild(self) -> None:
+        """The store is rebuilt."""
+        self.finish(actors.refill(self.world))
+
+    def repair(self) -> None:
+        """Repair goes round, and what it lets start goes to work."""
+        self.finish(actors.reconcile(self.world))
+        self.deliver_all()
+
+    def drain(self) -> None:
+        """The sweep comes by, and what it lets start goes to work."""
+        self.finish(actors.drain(self.world, "a"))
+        self.deliver_all()
+
+    def lose_answers(self, *lost: bool) -> None:
+        """Whether the next answers of the store get lost; the later ones arrive."""
+        remaining = list(lost)
+        self.world.answer_is_lost = lambda: bool(remaining) and remaining.pop(0)  # type: ignore[method-assign]
+
+    def is_free(self) -> bool:
+        """Whether nobody holds a slot."""
+        return self.world.holders() == []
+
+    def check(self) -> None:
+        """Holders and rows agree, and nobody waits beside a free slot."""
+        self.world.check_agreement()
+        self.world.check_nobody_waits()
+
+
+Told = Callable[[Scene], None]
+
+
+def a_second_delivery_starts_the_row_claimed_in_place(scene: Scene) -> None:
+    """Between the handover and the row's start: dispatched again under the same token. The slot is that run's."""
+    world = scene.world
+    _, worker = scene.working()
+    following, third = scene.submitted(), scene.submitted()
+    scene.until(worker, lambda: following.token in world.grants)
+    actors.dispatch_again(world)
+    second = scene.at_work(following)
+    scene.finish(worker)
+    scene.deliver_all()
+    assert third.status == QUEUED
+    scene.finish(second)
+
+
+def a_row_claimed_in_place_is_cancelled_before_its_handover(scene: Scene) -> None:
+    """The cancel finds no slot to free yet; the handover then grants one."""
+    _, worker = scene.working()
+    following = scene.submitted()
+    scene.until(worker, lambda: following.token)
+    scene.finish(actors.cancel(scene.world, following), worker)
+    scene.check()
+
+
+def an_answer_lost_in_place_leaves_nobody_waiting(scene: Scene) -> None:
+    """The handover was done, its answer lost: undone, released, drained."""
+    _, worker = scene.working()
+    following = scene.submitted()
+    scene.until(worker, lambda: following.token)
+    scene.lose_answers(False, True)
+    scene.finish(worker)
+    scene.deliver_all()
+    scene.check()
+
+
+def a_handover_is_asked_twice_after_the_limit_was_cut(scene: Scene) -> None:
+    """The first call only released; the second finds nothing held and must not grant."""
+    (_, worker), _ = scene.working(), scene.working()
+    scene.finish(actors.resize(scene.world, "a", 1))
+    following = scene.submitted()
+    scene.until(worker, lambda: following.token)
+    scene.lose_answers(True)
+    scene.finish(worker)
+
+
+def a_handover_after_the_limit_was_cut_only_releases(scene: Scene) -> None:
+    """Two run, one may: the slot is not passed on."""
+    (_, worker), _ = scene.working(), scene.working()
+    scene.finish(actors.resize(scene.world, "a", 1))
+    scene.submitted()
+    scene.finish(worker)
+
+
+def a_raised_limit_fills_at_once(scene: Scene) -> None:
+    """A row waits at the old limit."""
+    scene.working()
+    scene.submitted()
+    scene.finish(actors.resize(scene.world, "a", 2))
+    scene.deliver_all()
+    scene.check()
+
+
+def a_newcomer_of_a_session_starts_past_one_in_line(scene: Scene) -> None:
+    """Both looked before either had a row; then a place is free that the one in line can't take."""
+    world = scene.world
+    first, second = scene.row(session=1), scene.row(session=1)
+    taking = scene.until(actors.submit(world, first), lambda: world.grants)
+    scene.finish(actors.submit(world, second), taking)
+    scene.finish(actors.resize(world, "a", 2))
+
+
+def a_slot_taken_before_the_store_was_emptied_has_no_row_yet(scene: Scene) -> None:
+    """Its row is inserted when somebody else has the slot; a second rebuild must not give it one."""
+    world = scene.world
+    late = scene.row()
+    taking = scene.until(actors.submit(world, late), lambda: world.grants)
+    scene.flush()
+    scene.rebuild()
+    scene.working()
+    scene.finish(taking)
+    scene.flush()
+    scene.rebuild()
+    scene.finish(scene.worker(late))
+    scene.deliver_all()
+
+
+def a_row_starts_while_the_store_is_rebuilt(scene: Scene) -> None:
+    """Its first renewal was before the store was emptied, its start comes after the rebuild began."""
+    world = scene.world
+    row = scene.submitted()
+    worker = scene.worker(row)
+    next(worker)
+    scene.flush()
+    rebuild = actors.refill(world)
+    scene.until(rebuild, lambda: world.valkey.exists("agent:rebuild"))
+    for _ in range(3):  # two keys cleared, the rows read once
+        next(rebuild)
+    scene.until(worker, lambda: row.started)
+    scene.until(worker, lambda: row.token in world.live)
+    scene.finish(rebuild)
+    scene.deliver_all()
+    scene.submitted()
+    scene.deliver_all()
+
+
+def a_run_ends_while_the_store_is_rebuilt(scene: Scene) -> None:
+    """Its slot was written back, its row has ended since, and its release is not heard yet."""
+    world = scene.world
+    world.ways = ("release",)
+    row, worker = scene.working()
+    scene.flush()
+    rebuild = scene.until(actors.refill(world), lambda: world.valkey.exists("agent:leases"))
+    scene.until(worker, lambda: row.token is None)
+    next(worker)
+    scene.finish(rebuild, worker)
+    scene.check()
+
+
+def the_store_is_emptied_between_the_two_halves_of_giving_back(scene: Scene) -> None:
+    """Whichever came first: the row's result or the slot's release."""
+    world = scene.world
+    world.ways = ("release",)
+    row, worker = scene.working()
+    scene.until(worker, lambda: row.token not in world.live)
+    next(worker)
+    scene.flush()
+    scene.rebuild()
+    scene.finish(worker)
+    scene.check()
+
+
+def a_stale_worker_starts_after_a_rebuild(scene: Scene) -> None:
+    """It renewed before the store was emptied; the row has another token since."""
+    row = scene.submitted()
+    stale = scene.worker(row)
+    next(stale)
+    scene.flush()
+    scene.rebuild()
+    scene.finish(stale)
+    for message in [message for message in scene.world.messages if message[0] is row]:
+        scene.finish(actors.worker(scene.world, *message))
+    scene.world.messages.clear()
+    if not scene.world.at_rest():
+        scene.world.fail("RESTLESS")
+
+
+def repair_meets_an_agent_that_can_not_be_asked(scene: Scene) -> None:
+    """Its work goes on; then the store is emptied."""
+    scene.world.agent_can_be_asked = lambda: False  # type: ignore[method-assign]
+    lost, _ = scene.working(http=True)
+    scene.submitted()
+    scene.lapse(lost)
+    scene.repair()
+    scene.flush()
+    scene.rebuild()
+    scene.deliver_all()
+
+
+def repair_frees_the_slot_of_lost_work(scene: Scene) -> None:
+    """The next in line begins the moment the slot is free."""
+    lost, _ = scene.working(http=True)
+    scene.submitted()
+    scene.lapse(lost)
+    repair = scene.until(actors.reconcile(scene.world), scene.is_free)
+    scene.drain()
+    scene.finish(repair)
+
+
+def a_lease_ends_and_nobody_has_looked_yet(scene: Scene) -> None:
+    """A newcomer and a pass of reclaim come by before the work is stopped."""
+    lost, _ = scene.working(http=True)
+    scene.submitted()
+    scene.lapse(lost)
+    next(actors.reconcile(scene.world))
+    scene.drain()
+    scene.submitted()
+    scene.deliver_all()
+
+
+def a_run_carried_on_by_its_row_is_lost(scene: Scene) -> None:
+    """The store could not be reached, the row said `yours`: the work goes on past the lease's end."""
+    lost, _ = scene.working()
+    scene.submitted()
+    scene.world.carried_by_row.add(_token(lost))
+    scene.lapse(lost)
+    scene.repair()
+
+
+def a_local_run_outlives_its_worker(scene: Scene) -> None:
+    """The worker is gone, the supervisor's clock is not."""
+    lost, _ = scene.working()
+    scene.submitted()
+    scene.lapse(lost)
+    scene.repair()
+
+
+def a_worker_is_frozen_before_its_work_begins(scene: Scene, *, http: bool = False) -> None:
+    """Its lease ends, its slot goes to the next; then it thaws."""
+    lost = scene.submitted(http=http)
+    worker = scene.until(scene.worker(lost), lambda: lost.started)
+    for _ in range(2):
+        next(worker)
+    scene.submitted()
+    scene.lapse(lost)
+    scene.repair()
+    scene.finish(worker)
+
+
+def a_worker_is_frozen_before_its_request_is_sent(scene: Scene) -> None:
+    """The same, with an agent over HTTP."""
+    a_worker_is_frozen_before_its_work_begins(scene, http=True)
+
+
+def a_request_is_frozen_before_its_row_is_there(scene: Scene) -> None:
+    """Repair sees its slot without a row, and acts when a worker has started it."""
+    world = scene.world
+    row = scene.row()
+    taking = scene.until(actors.submit(world, row), lambda: world.grants)
+    repair = actors.repair_slots_without_row(world)
+    for _ in range(2):
+        next(repair)
+    scene.finish(taking)
+    scene.at_work(row)
+    scene.finish(repair)
+    scene.submitted()
+    scene.deliver_all()
+
+
+def _token(row: Row) -> uuid.UUID:
+    assert row.token is not None
+    return row.token
