@@ -19,7 +19,7 @@ SUITE = {"acquire_release": False, "utilisation": True, "handover": True, "throu
 def main() -> None:
     """Each benchmark on each database; all of them where none is named."""
     asked = _asked()
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     lines = []
     for name in asked.names or SUITE:
         for database, url in _databases(asked.postgres, wanted=SUITE[name]):
@@ -28,7 +28,7 @@ def main() -> None:
             lines += [Line(benchmark=name, database=database if SUITE[name] else "-", figure=figure) for figure in figures]
     report.show(lines)
     if not asked.names or asked.write:
-        report.write(lines, seconds=time.monotonic() - began)
+        report.write(lines, seconds=time.monotonic() - began, load=load)
 
 
 def _asked() -> argparse.Namespace:

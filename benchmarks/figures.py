@@ -44,6 +44,11 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
+def spread(ratios: Sequence[float]) -> str:
+    """The smallest and the largest of the turns' ratios: how far the one that is shown can be trusted."""
+    return f"{min(ratios):.2f}–{max(ratios):.2f}"
+
+
 def ms(seconds: float) -> str:
     """Milliseconds, three digits that matter."""
     return f"{seconds * 1000:.3g} ms"

@@ -20,8 +20,13 @@ COLUMNS = ("benchmark", "database", "what", "Trinity", "floor or peer", "ratio",
 #: A table squeezed into fewer columns says nothing; a terminal wraps it.
 WIDTH = 160
 _NOTES = """\
-Ratios count, times don't: each was measured beside its floor or peer in the same run, in turns, and is the median of those
-turns. `make bench` measures again and rewrites this file; README.md says what each line is.
+Ratios count, times don't: each side was measured in the same run, in turns. A ratio is the median of the turns' (of all
+handovers' and hops' for `handover`); the range behind it is that of single turns. README.md says what each line is.
+"""
+_LOADED = """\
+**The machine was busy with other work meanwhile** (a load of {load:.0f} on {cores} cores before the first benchmark). What
+waits for the processor, as the slots do between two runs, is then measured waiting: these figures are no verdict on the
+goals.
 """
 
 
@@ -44,11 +49,13 @@ def show(lines: Sequence[Line]) -> None:
     console.print(table)
 
 
-def write(lines: Sequence[Line], *, seconds: float) -> None:
-    """The same in RESULTS.md, with the machine, the date and the versions."""
+def write(lines: Sequence[Line], *, seconds: float, load: float) -> None:
+    """The same in RESULTS.md, with the machine, the date and the versions. `load` is the load average before the first."""
     head = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     body = ["| " + " | ".join(_cells(line)) + " |" for line in lines]
-    parts = ["# Results", "", _NOTES, *_circumstances(seconds), "", *head, *body, ""]
+    cores = os.cpu_count() or 1
+    loaded = [_LOADED.format(load=load, cores=cores)] if load > cores / 2 else []
+    parts = ["# Results", "", _NOTES, *loaded, *_circumstances(seconds), "", *head, *body, ""]
     RESULTS.write_text("\n".join(parts))
 
 

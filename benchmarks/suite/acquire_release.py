@@ -12,7 +12,7 @@ from core.ids import new_id, new_token
 from core.redis import Script
 
 from .. import fleet
-from ..figures import Figure, median, ms
+from ..figures import Figure, median, ms, spread
 from . import Options
 
 BLOCKS, CALLS = 24, 150
@@ -39,7 +39,7 @@ def _cost() -> Figure:
     mine, others = median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
     return Figure(
         what="acquire + release, one connection, beside two no-op scripts",
-        ours=ms(mine), floor=ms(others), ratio=median([a / b for a, b in pairs]), goal=1.5, note=f"{BLOCKS} interleaved blocks",
+        ours=ms(mine), floor=ms(others), ratio=median([a / b for a, b in pairs]), goal=1.5, note=f"{BLOCKS} interleaved blocks, {spread([a / b for a, b in pairs])}",
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from celery import current_app
 from django.db import connection
 
 from .. import fleet
-from ..figures import Figure, median, ms, percentile
+from ..figures import Figure, median, ms, percentile, spread
 from . import Options
 
 #: Below the number of runs that a thread hands itself, so that every one of them is in place.
@@ -24,7 +24,10 @@ def measure(options: Options) -> list[Figure]:
     with fleet.running("worker", fleet.worker()):
         rounds = [(_handovers(), _hops()) for _ in range(options.rounds * 2)]
     gaps, hops = [gap for pair in rounds for gap in pair[0]], [hop for pair in rounds for hop in pair[1]]
-    goal, note = (2.5 if on_postgres else 1.5), f"{len(gaps)} handovers, {len(hops)} hops, interleaved"
+    goal, note = (
+        (2.5 if on_postgres else 1.5),
+        f"{len(gaps)} handovers, {len(hops)} hops, interleaved; rounds' medians {spread([median(a) / median(b) for a, b in rounds])}",
+    )
     return [
         Figure(
             what="release → next start in place, beside publish → task body, p50",

@@ -19,7 +19,7 @@ from fleet.principals import Principal
 from fleet.selectors import agents_visible_to
 
 from .. import fleet
-from ..figures import Figure, median, ms
+from ..figures import Figure, median, ms, spread
 from . import Options
 
 AGENTS, SLOTS, BLOCKS = 1000, 10, 20
@@ -75,7 +75,7 @@ def _compared(what: str, ours: Callable[[], None]) -> Figure:
     mine, floor = median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
     return Figure(
         what=f"{what}, {AGENTS:,} agents × {SLOTS} slots, beside PING + SELECT", ours=ms(mine), floor=ms(floor),
-        ratio=median([a / b for a, b in pairs]), goal=3.0, note=f"{BLOCKS} interleaved",
+        ratio=median([a / b for a, b in pairs]), goal=3.0, note=f"{BLOCKS} interleaved, {spread([a / b for a, b in pairs])}",
     )  # fmt: skip
 
 

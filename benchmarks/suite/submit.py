@@ -14,7 +14,7 @@ from core.embedded_store import free_port
 from fleet import services
 
 from .. import fleet
-from ..figures import Better, Figure, median
+from ..figures import Better, Figure, median, spread
 from ..ground import Process, python, until
 from . import Options
 
@@ -40,7 +40,7 @@ def measure(options: Options) -> list[Figure]:
         Figure(
             what=f"POST /task async, {what}, beside a bare view", ours=f"{median([rate[kind] for rate in rates]):.0f}/s",
             floor=f"{bare:.0f}/s", ratio=median([rate[kind] / rate[2] for rate in rates]), goal=0.6, better=Better.HIGHER,
-            note=f"{blocks} interleaved blocks of {BLOCK}, {CLIENTS} clients",
+            note=f"{blocks} interleaved blocks of {BLOCK}, {CLIENTS} clients, {spread([rate[kind] / rate[2] for rate in rates])}",
         )
         for kind, what in enumerate(("granted a slot", "put in line"))
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from celery import current_app
 from django.db import connection
 
 from .. import fleet
-from ..figures import Better, Figure, median
+from ..figures import Better, Figure, median, spread
 from ..ground import Process
 from ..marks import Mark
 from . import Options
@@ -25,7 +25,7 @@ def measure(options: Options) -> list[Figure]:
     return [
         Figure(
             what=f"tasks/s through {SLOTS} slots, beside plain Celery no-op tasks/s", ours=f"{mine:.0f}/s", floor=f"{others:.0f}/s",
-            ratio=median([a / b for a, b in pairs]), goal=goal, better=Better.HIGHER, note=f"{len(pairs)} interleaved rounds of {TASKS}",
+            ratio=median([a / b for a, b in pairs]), goal=goal, better=Better.HIGHER, note=f"{len(pairs)} interleaved rounds of {TASKS}, {spread([a / b for a, b in pairs])}",
         )
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 
 from .. import docket_peer, fleet
-from ..figures import Better, Figure, median
+from ..figures import Better, Figure, median, spread
 from ..ground import python
 from ..marks import Mark
 from . import Options
@@ -28,12 +28,13 @@ def measure(options: Options) -> list[Figure]:
 def _compared(*, tasks: int, seconds: float, goal: float, rounds: int) -> list[Figure]:
     pairs = [(_trinity(tasks=tasks, seconds=seconds), _docket(tasks=tasks, seconds=seconds)) for _ in range(rounds)]
     mine, others = median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
+    ratios = [a / b for a, b in pairs]
     what, note = f"{tasks} tasks of {seconds * 1000:.0f} ms on {SLOTS} slots", f"{rounds} interleaved rounds"
     return [
-        Figure(what=f"utilisation, {what}", ours=f"{mine:.3f}", floor="1 (ideal)", ratio=mine, goal=goal, better=Better.HIGHER, note=note),
+        Figure(what=f"utilisation, {what}", ours=f"{mine:.3f}", floor="1 (ideal)", ratio=mine, goal=goal, better=Better.HIGHER, note=f"{note}, {spread([pair[0] for pair in pairs])}"),
         Figure(
             what=f"utilisation beside docket, {what}", ours=f"{mine:.3f}", floor=f"{others:.3f}",
-            ratio=median([a / b for a, b in pairs]), goal=1.0, better=Better.HIGHER, note=note,
+            ratio=median(ratios), goal=1.0, better=Better.HIGHER, note=f"{note}, {spread(ratios)}",
         ),
     ]  # fmt: skip
 
