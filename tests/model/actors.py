@@ -500,7 +500,7 @@ def _row_of(world: World, execution_id: uuid.UUID) -> Row | None:
 # -- Rebuild ---------------------------------------------------------------------------------------------------------
 def refill(world: World) -> Actor:
     """Rebuild the slots from the rows, or learn that somebody else is at it."""
-    nonce = world.new_uuid()
+    nonce, began_at = world.new_uuid(), world.tick()
     began = bool(slots.SCRIPTS["rebuild_begin"](keys=[keys.epoch(), keys.rebuild()], args=slots._fence(nonce)))
     yield STEP
     if not began:
@@ -512,7 +512,7 @@ def refill(world: World) -> Actor:
     held = _held(world)
     yield STEP
     if world.rules.rebuild_requeues_unstarted:
-        world.undo_all_claims()
+        world.undo_all_claims(granted_before=began_at)
         yield STEP
     if world.rules.rebuild_reads_after_requeue:
         held = _held(world)

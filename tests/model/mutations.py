@@ -91,7 +91,7 @@ _NO_NONCE = {
 
 MUTATIONS = (
     # Take
-    rule("no_barging", faults=CALM),
+    rule("no_barging", faults=CALM, seeds=(43,)),
     rule("line_order", faults=CALM),
     rule("busy_left_alone", faults=FAULTY),
     rule("claim_lost_frees_own_token", faults=STEERED),
@@ -128,28 +128,42 @@ MUTATIONS = (
     told("agent_remembers_terminate", scene=scenes.a_worker_is_frozen_before_its_request_is_sent),
     told("rowless_freed_in_phase", scene=scenes.a_request_is_frozen_before_its_row_is_there),
     rule("lost_repaired", faults=FAULTY),
-    rule("slots_without_row_repaired", faults=FAULTY),
+    rule("slots_without_row_repaired", faults=FAULTY, seeds=(130,)),
     rule("dispatched_again", faults=FAULTY),
     # Rebuild
     told("rebuild_requeues_unstarted", scene=scenes.a_slot_taken_before_the_store_was_emptied_has_no_row_yet),
+    told("rebuild_spares_later_grants", scene=scenes.a_rebuilder_is_frozen_and_overtaken),
     told("rebuild_reads_after_requeue", scene=scenes.a_row_starts_while_the_store_is_rebuilt),
-    rule("rebuild_clears", faults=FLUSHED),
+    told("rebuild_clears", scene=scenes.the_store_comes_back_as_it_was),
     Mutation(name="rebuild without a nonce", lua=_NO_NONCE, faults=FLUSHED),
     # Steering
-    rule("cancel_granted_fenced", faults=STEERED),
+    rule("cancel_granted_fenced", faults=STEERED, seeds=(31,)),
     rule("cancel_frees_slot", faults=STEERED),
     told("raise_drains", scene=scenes.a_raised_limit_fills_at_once),
     # Scripts
     Mutation(name="acquire at the limit, too", lua={"acquire": ("count < (tonumber(limit_text)", "count <= (tonumber(limit_text)")}),
     Mutation(name="acquire without the fleet's cap", lua={"acquire": ("if fleet_text ~= ''", "if false")}),
-    Mutation(name="acquire the next number, not the lowest", lua={"acquire": ("number = lowest_free(all)", "number = count + 1")}),
+    Mutation(
+        name="acquire the next number, not the lowest",
+        lua={"acquire": ("number = lowest_free(all)", "number = count + 1")},
+        scene=scenes.a_slot_in_the_middle_is_taken_again,
+        limit=2,
+    ),
     Mutation(
         name="acquire drops holders whose lease has ended",
         lua={"acquire": (_READ, _READ_AND_DROP)},
         scene=scenes.a_lease_ends_and_nobody_has_looked_yet,
     ),
-    Mutation(name="acquire while a rebuild is due", lua={"acquire": (_CLOSED, "")}, faults=FLUSHED),
-    Mutation(name="any epoch will do", lua=dict.fromkeys(("acquire", "release", "handover"), _ANY_EPOCH), faults=FLUSHED),
+    Mutation(
+        name="acquire while a rebuild is due",
+        lua={"acquire": (_CLOSED, "")},
+        scene=scenes.a_request_comes_while_the_store_is_rebuilt,
+    ),
+    Mutation(
+        name="any epoch will do",
+        lua=dict.fromkeys(("acquire", "renew"), _ANY_EPOCH),
+        scene=scenes.the_store_comes_back_from_before_the_run,
+    ),
     Mutation(name="release by id, whatever the token", lua={"release": ("held_token ~= token or", "not held_token or")}, faults=STEERED),
     Mutation(
         name="handover though the one done was not held",

@@ -49,6 +49,7 @@ class Rules:
     dispatched_again: bool = True
     # Rebuild
     rebuild_requeues_unstarted: bool = True
+    rebuild_spares_later_grants: bool = True  # a rebuilder that was overtaken undoes no claim of its successor's time
     rebuild_reads_after_requeue: bool = True
     rebuild_clears: bool = True
     # Cancel

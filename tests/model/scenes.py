@@ -168,6 +168,15 @@ def a_handover_after_the_limit_was_cut_only_releases(scene: Scene) -> None:
     scene.finish(worker)
 
 
+def a_slot_in_the_middle_is_taken_again(scene: Scene) -> None:
+    """The first of two ends, a third comes."""
+    scene.world.ways = ("release",)
+    (_, worker), _ = scene.working(), scene.working()
+    scene.finish(worker)
+    scene.submitted()
+    scene.check()
+
+
 def a_raised_limit_fills_at_once(scene: Scene) -> None:
     """A row waits at the old limit."""
     scene.working()
@@ -198,6 +207,56 @@ def a_slot_taken_before_the_store_was_emptied_has_no_row_yet(scene: Scene) -> No
     scene.flush()
     scene.rebuild()
     scene.finish(scene.worker(late))
+    scene.deliver_all()
+
+
+def a_rebuilder_is_frozen_and_overtaken(scene: Scene) -> None:
+    """It goes on when its successor has opened the store and slots were granted."""
+    world = scene.world
+    scene.flush()
+    frozen = actors.refill(world)
+    for _ in range(3):
+        next(frozen)
+    world.valkey.delete("agent:rebuild")
+    scene.rebuild()
+    scene.submitted()
+    scene.finish(frozen)
+    scene.deliver_all()
+    scene.check()
+
+
+def the_store_comes_back_as_it_was(scene: Scene) -> None:
+    """A restart from a snapshot: what it remembers has ended since."""
+    row, worker = scene.working()
+    saved = scene.world.snapshot()
+    scene.finish(worker)
+    scene.world.restore(saved)
+    scene.rebuild()
+    scene.check()
+    assert row.token is None
+
+
+def the_store_comes_back_from_before_the_run(scene: Scene) -> None:
+    """A restart from a snapshot in which nobody holds a slot."""
+    saved = scene.world.snapshot()
+    scene.working()
+    scene.world.restore(saved)
+    scene.submitted()
+    scene.deliver_all()
+
+
+def a_request_comes_while_the_store_is_rebuilt(scene: Scene) -> None:
+    """The rows are read, the slot that is held is not written yet."""
+    world = scene.world
+    scene.working()
+    scene.flush()
+    rebuild = actors.refill(world)
+    for _ in range(6):  # begun, two keys cleared, the rows read, put back, read again
+        next(rebuild)
+    request = actors.submit(world, scene.row())
+    for _ in range(3):
+        next(request)
+    scene.finish(rebuild, request)
     scene.deliver_all()
 
 

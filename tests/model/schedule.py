@@ -12,7 +12,7 @@ from capacity import keys, slots
 from . import actors
 from .actors import Actor
 from .rules import Rules
-from .world import FAILED, SUCCESS, TERMINAL, WAYS, AgentRow, World
+from .world import FAILED, SUCCESS, TERMINAL, WAYS, AgentRow, Snapshot, World
 
 #: How often repair may go round before everything must be at rest.
 MOST_ROUNDS = 30
@@ -77,7 +77,7 @@ class Schedule:
         self.working: set[Actor] = set()
         self.frozen: set[Actor] = set()
         self.steps = 0
-        self.saved: dict[bytes, bytes] | None = None
+        self.saved: Snapshot | None = None
         world = self.world
         world.agents = {name: AgentRow(limit=self.random.choice((1, 1, 2))) for name in ("a", "b")[: self.random.choice((1, 1, 2))]}
         world.most_slots = max(agent.limit for agent in world.agents.values())

@@ -22,6 +22,10 @@ WAYS = ("in place", "in place", "message", "release")
 OTHER_RUN = "0" * 40
 
 
+#: Key → its life in milliseconds (0: for ever) and its value.
+Snapshot = dict[bytes, tuple[int, bytes]]
+
+
 class Violation(AssertionError):
     """An invariant broke; the first word says which."""
 
@@ -40,6 +44,7 @@ class Row:
     startable: bool = False
     token: uuid.UUID | None = None
     number: int = 0
+    granted_at: int = 0
     started: bool = False
     cancel: bool = False
     queued_at: int = 0
@@ -191,6 +196,7 @@ class World:
         if self._session_runs(row):
             return False
         row.status, row.token, row.number, row.queued_at = RUNNING, token, number, self.tick()
+        row.granted_at = row.queued_at
         self.rows.append(row)
         if self.rules.newcomer_holds_session_back:
             for other in self._of_session(row):
@@ -212,7 +218,7 @@ class World:
             return False
         if row.status in TERMINAL:
             self.fail(f"ENDED row {row.key} runs again")
-        row.status, row.token, row.number = RUNNING, token, number
+        row.status, row.token, row.number, row.granted_at = RUNNING, token, number, self.tick()
         return True
 
     def undo_claim(self, row: Row, token: uuid.UUID) -> bool:
@@ -223,10 +229,10 @@ class World:
         row.startable = True
         return True
 
-    def undo_all_claims(self) -> None:
-        """Every granted row that never started back in line."""
+    def undo_all_claims(self, *, granted_before: int) -> None:
+        """Every row granted before then that never started back in line."""
         for row in self.rows:
-            if row.token is not None:
+            if row.token is not None and (row.granted_at < granted_before or not self.rules.rebuild_spares_later_grants):
                 self.undo_claim(row, row.token)
 
     def start(self, row: Row, token: uuid.UUID, number: int = 0) -> bool:
@@ -408,19 +414,19 @@ class World:
             self.fail("STORE")
         slots.reclaim(lease_seconds=LEASE_SECONDS)  # the first pass would give every lease that lapses a fresh one
 
-    def snapshot(self) -> dict[bytes, bytes]:
+    def snapshot(self) -> Snapshot:
         """What a save to disk would keep."""
         found = sorted(self.valkey.scan_iter(match="agent:*", count=1000))
-        return {key: data for key in found if (data := self.valkey.dump(key)) is not None}
+        return {key: (max(self.valkey.pttl(key), 0), data) for key in found if (data := self.valkey.dump(key)) is not None}
 
-    def restore(self, saved: dict[bytes, bytes]) -> None:
+    def restore(self, saved: Snapshot) -> None:
         """A kill and a restart from `saved`: the keys of then, under another run of the server."""
         self.valkey.flushdb()
-        for key, data in saved.items():
-            self.valkey.restore(key, 0, data)
+        for key, (milliseconds, data) in saved.items():
+            self.valkey.restore(key, milliseconds, data)
         for key in (keys.epoch(), keys.rebuild()):
             if (value := self.valkey.get(key)) is not None:
-                self.valkey.set(key, OTHER_RUN.encode() + value[len(OTHER_RUN) :])
+                self.valkey.set(key, OTHER_RUN.encode() + value[len(OTHER_RUN) :], keepttl=True)
 
     def rebuild_waited_for(self) -> None:
         """Somebody found another rebuild under way. One that stands still for the life of its nonce is overtaken."""
