@@ -48,7 +48,7 @@ local function iso(t)
 end
 
 local function pack(token, phase, number, hard, started)
-  return token .. ' ' .. phase .. ' ' .. number .. ' ' .. seconds(hard) .. ' ' .. started
+  return string.format('%s %s %d %.6f %s', token, phase, number, hard, started)
 end
 
 -- token, phase, number, hard, started; nothing for a field that isn't there (false).
@@ -89,8 +89,8 @@ end
 -- s: slots, holders, slot (keys), leases (key), name, id, token, number, phase, taken, hard, lease, timeout, preview.
 local function write_holder(s)
   redis.call('HSET', s.holders, s.id, pack(s.token, s.phase, s.number, s.hard, s.phase == 'started' and '1' or '0'))
-  redis.call('ZADD', s.slots, seconds(s.taken), s.id)
-  redis.call('ZADD', s.leases, seconds(s.lease), s.name .. ':' .. s.id)
+  redis.call('ZADD', s.slots, s.taken, s.id)
+  redis.call('ZADD', s.leases, s.lease, s.name .. ':' .. s.id)
   redis.call('HSET', s.slot, 'started_at', iso(s.taken), 'message_preview', s.preview, 'slot_number', s.number,
     'timeout_seconds', s.timeout)
   redis.call('EXPIREAT', s.slot, math.ceil(s.hard))
