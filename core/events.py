@@ -5,7 +5,6 @@ wire. Publishing is a Redis PUBLISH: nothing is stored, nothing waits, and nothi
 """
 
 import json
-import logging
 import re
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
@@ -13,9 +12,11 @@ from enum import Enum
 from typing import Any, ClassVar
 from uuid import UUID
 
+import structlog
+
 from .redis import RedisError, client
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 CHANNEL = "trinity:events"
 
@@ -48,7 +49,7 @@ def publish(*events: Event) -> None:
         _send([json.dumps(wire(event)) for event in events])
     except RedisError as error:
         for event in events:
-            log.warning("events.not_published", extra={"event_type": event.type, "reason": str(error)})
+            log.warning("events.not_published", event_type=event.type, reason=str(error))
 
 
 def _send(messages: list[str]) -> None:

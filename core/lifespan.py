@@ -1,7 +1,6 @@
 """What runs in a web process for as long as it serves: background work, and a word before it stops."""
 
 import asyncio
-import logging
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -9,7 +8,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import FrameType
 from typing import Any
 
-log = logging.getLogger(__name__)
+import structlog
+
+log = structlog.get_logger(__name__)
 
 RESTART_SECONDS = 1
 Message = MutableMapping[str, Any]
@@ -47,7 +48,7 @@ async def _kept_running(job: Callable[[], Awaitable[None]]) -> None:
         try:
             await job()
         except Exception:
-            log.exception("background.failed", extra={"job": getattr(job, "__qualname__", repr(job))})
+            log.exception("background.failed", job=getattr(job, "__qualname__", repr(job)))
         await asyncio.sleep(RESTART_SECONDS)
 
 

@@ -4,16 +4,16 @@ What was published while it was away is lost; `on_return` is called each time it
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 import redis.asyncio
+import structlog
 from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
 #: A connection on which nothing is heard is asked for a sign of life; without one it counts as dead.
@@ -48,7 +48,7 @@ class Subscriber:
                 if self.listening:
                     pause = FIRST_PAUSE_SECONDS
                 self.listening = False
-                log.warning("subscriber.lost", extra={"reason": str(error)})
+                log.warning("subscriber.lost", reason=str(error))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 

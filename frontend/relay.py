@@ -6,10 +6,10 @@ every few seconds by comparing.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
+import structlog
 from django.db import DatabaseError
 
 from core.lifespan import in_background
@@ -21,7 +21,7 @@ from .frames import Value, Values
 from .outbox import Outbox
 from .readers import Names, Reader, still_reading
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 FLUSH_SECONDS = 0.1
 COMPARE_SECONDS = 5
@@ -215,7 +215,7 @@ class Relay:
     async def _go_blind(self, due: set[Socket], error: Exception) -> None:
         """Nothing can be read: say so with a snapshot, to all when it begins and to each who joins then."""
         if not self._blind:
-            log.warning("relay.blind", extra={"reason": str(error)})
+            log.warning("relay.blind", reason=str(error))
             self._blind, due = True, set(self._sockets)
         unknown = await self._unknown(_union(due))
         self._shown.clear()
@@ -255,7 +255,7 @@ class Relay:
         try:
             names = await self._threads.query(still_reading, readers)
         except DatabaseError as error:
-            log.warning("relay.rights_unknown", extra={"reason": str(error)})
+            log.warning("relay.rights_unknown", reason=str(error))
             return
         self._sets = {}
         for socket in list(self._sockets):

@@ -57,7 +57,8 @@ def test_event_that_nobody_can_hear_is_logged_and_breaks_nothing(monkeypatch, ca
     dead = redis.Redis(port=free_port(), retry=None)
     monkeypatch.setattr(events, "client", lambda: dead)
     publish(PAINTED)
-    assert [record.event_type for record in caplog.records if record.message == "events.not_published"] == ["slot_board.painted"]
+    said = [record.msg for record in caplog.records if record.msg["event"] == "events.not_published"]
+    assert [one["event_type"] for one in said] == ["slot_board.painted"]
 
 
 class Listening:
