@@ -6,7 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-from django.core.management import execute_from_command_line
+try:
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import execute_from_command_line
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}: run it as .venv/bin/python manage.py …, after `make setup`")
 
 
 def settle_data_dir(argv: list[str]) -> None:
@@ -22,4 +26,7 @@ if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
     if sys.argv[1:2] == ["up"]:
         settle_data_dir(sys.argv[2:])
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as wrong:
+        sys.exit(f"Settings: {wrong}")

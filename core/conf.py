@@ -4,6 +4,7 @@
 `environment(env)`. `docs/settings.md` lists them; a test holds that list complete.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
@@ -22,6 +23,8 @@ class Setting(Generic[T]):
     default: T
     meaning: str
     minimum: float | None = None
+    #: What a text must look like, and what such a text is called.
+    shape: tuple[str, str] | None = None
 
     @overload
     def __get__(self, instance: None, owner: type) -> "Setting[T]": ...
@@ -38,6 +41,8 @@ class Setting(Generic[T]):
             raise ImproperlyConfigured(f"{self.name}: {text!r} is not {_KINDS[type(self.default)]}") from error
         if self.minimum is not None and value is not None and value < self.minimum:
             raise ImproperlyConfigured(f"{self.name} must be at least {self.minimum}, not {text}")
+        if self.shape is not None and not re.fullmatch(self.shape[0], text):
+            raise ImproperlyConfigured(f"{self.name}: {text!r} is not {self.shape[1]}")
         return value
 
     def _converted(self, text: str) -> Any:
@@ -82,7 +87,12 @@ class Conf:
     cors_origins = Setting("TRINITY_CORS_ORIGINS", (), "Other origins that may read the API from a browser.")
     max_parallel_tasks_ceiling = Setting("TRINITY_MAX_PARALLEL_TASKS_CEILING", 10, "First value of the fleet-wide ceiling (1..32).", 1)
     max_concurrent_tasks = Setting("TRINITY_MAX_CONCURRENT_TASKS", 0, "First value of the fleet cap; 0: none.", 0)
-    login_rate = Setting("TRINITY_LOGIN_RATE", "10/min", "Logins and token requests per address and user name.")
+    login_rate = Setting(
+        "TRINITY_LOGIN_RATE",
+        "10/min",
+        "Logins and token requests per address and user name.",
+        shape=(r"[1-9][0-9]*/(s|sec|second|m|min|minute|h|hour|d|day)", "a rate such as 10/min"),
+    )
     agent_work_dir = Setting("TRINITY_AGENT_WORK_DIR", "", "Where command agents without a `cwd` work; empty: in the data directory.")
     allow_private_addresses = Setting(
         "TRINITY_ALLOW_PRIVATE_ADDRESSES", True, "Whether an HTTP agent's URL may point at a private address."

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.fernet import Fernet
+from django.core.exceptions import ImproperlyConfigured
 
 
 def data_dir() -> Path:
@@ -42,6 +43,15 @@ def secret_key() -> str:
 def encryption_key() -> str:
     """The Fernet key for secrets at rest of this data directory."""
     return kept_secret("encryption_key", lambda: Fernet.generate_key().decode())
+
+
+def checked_encryption_key(text: str) -> str:
+    """`text`, if it is a Fernet key; else `ImproperlyConfigured`, at the start and not at the first secret."""
+    try:
+        Fernet(text)
+    except ValueError as error:
+        raise ImproperlyConfigured("TRINITY_ENCRYPTION_KEY is not a Fernet key: 32 bytes in URL-safe base64") from error
+    return text
 
 
 def redis_url_file() -> Path:

@@ -1,11 +1,13 @@
 """Django's settings, from the environment; `docs/settings.md` explains each variable."""
 
+import logging
 import os
 from datetime import timedelta
 from pathlib import Path
 
 import django
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 from core import data_dir
 from core.conf import environment
@@ -18,7 +20,7 @@ DATA_DIR = data_dir.data_dir()
 DEBUG = env.bool("DEBUG", default=False)
 #: The demo (`up --demo`) may use a generated key; a deployment names its own.
 SECRET_KEY = env.str("SECRET_KEY", default="") or data_dir.secret_key()
-ENCRYPTION_KEY = env.str("TRINITY_ENCRYPTION_KEY", default="") or data_dir.encryption_key()
+ENCRYPTION_KEY = data_dir.checked_encryption_key(env.str("TRINITY_ENCRYPTION_KEY", default="") or data_dir.encryption_key())
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
@@ -212,6 +214,9 @@ _csp = {
 CONTENT_SECURITY_POLICY = {"DIRECTIVES": _csp}
 SECURE_CSP = _csp
 
+_level = env.str("LOG_LEVEL", default="INFO").upper()
+if _level not in logging.getLevelNamesMapping():
+    raise ImproperlyConfigured(f"LOG_LEVEL: {_level!r} is not one of DEBUG, INFO, WARNING, ERROR, CRITICAL")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -219,7 +224,7 @@ LOGGING = {
         "line": {"()": "core.logs.formatter"},
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+    "root": {"handlers": ["stderr"], "level": _level},
     "loggers": {
         "httpx": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},

@@ -63,8 +63,10 @@ def _require_free(host: str, port: int) -> None:
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             return
-    except OSError as error:
-        raise CommandError(f"Can't listen on {host}:{port} ({error.strerror}): choose another with --port (make run PORT=…)") from error
+    except (OSError, OverflowError) as error:
+        # Python adds to the system's words which address it tried.
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+        raise CommandError(f"Can't listen on {host}:{port} ({reason}): choose another with --port (make run PORT=…)") from error
 
 
 @contextmanager
