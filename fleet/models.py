@@ -125,6 +125,7 @@ class ApiKey(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
+        verbose_name = "API key"
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(scope=KeyScope.AGENT, agent__isnull=False) | (~Q(scope=KeyScope.AGENT) & Q(agent__isnull=True)),

@@ -58,6 +58,9 @@ class Migration(migrations.Migration):
                 ('agent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='api_keys', to='fleet.agent')),
                 ('owner', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_keys', to=settings.AUTH_USER_MODEL)),
             ],
+            options={
+                'verbose_name': 'API key',
+            },
         ),
         migrations.CreateModel(
             name='AuditEntry',

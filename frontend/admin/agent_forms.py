@@ -85,6 +85,7 @@ class NewAgentForm(forms.ModelForm):
     ceiling: int
     created: Agent
     runtime = forms.JSONField(
+        initial=dict,
         widget=forms.Textarea({"rows": 8, "cols": 80, "spellcheck": "false"}),
         help_text=f"How it is reached, for example {EXAMPLE}. Header and environment values are kept encrypted and never shown again.",
     )

@@ -89,7 +89,7 @@ class AgentAdmin(Served):
     def big_meter(self, agent: Agent) -> SafeString:
         """The meter on the agent's own page."""
         agent.meter = load_of([agent]).meters.get(agent.name)  # type: ignore[attr-defined]  # as on the rows of the list
-        return _meter(agent, height=48, width=12)
+        return _meter(agent, height=48, width=12, bare=False)
 
     @admin.display(description="runtime")
     def runtime_shown(self, agent: Agent) -> SafeString:
@@ -142,8 +142,8 @@ def _meter_of(agent: Agent) -> Meter | None:
     return getattr(agent, "meter", None)
 
 
-def _meter(agent: Agent, *, height: int, width: int) -> SafeString:
+def _meter(agent: Agent, *, height: int, width: int, bare: bool = True) -> SafeString:
     meter = _meter_of(agent)
     if meter is None:
         return SafeString("")
-    return render_to_string("frontend/_meter.html", {"name": agent.name, "meter": meter, "height": height, "width": width, "bare": True})
+    return render_to_string("frontend/_meter.html", {"name": agent.name, "meter": meter, "height": height, "width": width, "bare": bare})
