@@ -16,10 +16,10 @@ from core.data_dir import data_dir
 
 #: In the data directory, readable by its owner only.
 KEY_FILE = "demo_key"
-#: Mean seconds between two tasks of an agent when it is quiet, and when it is busy.
-QUIET_SECONDS, BUSY_SECONDS = 4.0, 0.8
-#: From quiet to busy and back. Each agent has its own, so that they differ on the screen.
-TIDES = {"researcher": 90.0, "writer": 60.0, "reviewer": 75.0}
+#: Mean seconds between two tasks for each slot of an agent when it is quiet, and when it is busy: more than it can do, for a while.
+QUIET_SECONDS, BUSY_SECONDS = 12.0, 3.2
+#: Each agent's slots, and seconds from quiet to busy and back: its own, so that they differ on the screen.
+TIDES = {"researcher": (5, 90.0), "writer": (3, 60.0), "reviewer": (2, 75.0)}
 ERRANDS = (
     "Compare three ways to store time series and work for {n} seconds",
     "Summarise this week's incidents; take {n} seconds",
@@ -31,8 +31,9 @@ ERRANDS = (
 
 def pause_of(agent: str, now: float) -> float:
     """Seconds until the agent's next task: exponential around a mean that rises and falls."""
-    tide = (1 + math.sin(2 * math.pi * now / TIDES[agent])) / 2
-    return random.expovariate(1 / (QUIET_SECONDS + (BUSY_SECONDS - QUIET_SECONDS) * tide))
+    slots, seconds = TIDES[agent]
+    tide = (1 + math.sin(2 * math.pi * now / seconds)) / 2
+    return random.expovariate(slots / (QUIET_SECONDS + (BUSY_SECONDS - QUIET_SECONDS) * tide))
 
 
 def tasks() -> Iterator[str]:
