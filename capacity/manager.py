@@ -29,7 +29,7 @@ from fleet.models import Agent, FleetSettings
 from . import slots
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SessionBusy, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
-from .leases import Acquired, Admission, Admitted, Lease, RenewOutcome
+from .leases import Acquired, Admission, Admitted, Lease, Phase, RenewOutcome
 from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
 
 log = structlog.get_logger(__name__)
@@ -158,9 +158,9 @@ class CapacityManager:
         self.touch_agent(agent_id)
         return self._freed(agent_id)
 
-    def free(self, *, lease: Lease, agent_id: int | None) -> tuple[Admission, ...]:
-        """Free a slot that repair found, and fill it where its agent is known."""
-        self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
+    def free(self, *, lease: Lease, agent_id: int | None, phase: Phase | None = None) -> tuple[Admission, ...]:
+        """Free a slot that repair found (only while it is in `phase`), and fill it where its agent is known."""
+        self._asked(lambda: slots.release(lease=lease, phase=phase), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
         known = agent_id or Agent.objects.filter(name=lease.agent, deleted_at=None).values_list("pk", flat=True).first()
         return () if known is None else self._freed(known)
 

@@ -77,7 +77,8 @@ def repair_slots_without_row() -> None:
         if status in TERMINAL or holder.phase == Phase.LOST or holder.age_seconds > conf.orphan_seconds:
             lease = Lease(agent=holder.agent, execution_id=holder.execution_id, token=holder.token, timeout_seconds=0, number=holder.number)
             _note("slot_without_row", lease)
-            _free(_row_of(holder.execution_id), lease)
+            # Only as it was seen: a request that was long at inserting its row may have done so, and a worker have begun it.
+            _free(_row_of(holder.execution_id), lease, phase=None if status in TERMINAL else holder.phase)
 
 
 def dispatch_again() -> None:
@@ -170,8 +171,8 @@ def _requeue(row: Execution, lease: Lease) -> None:
     dispatch.start(manager.withdraw(agent_id=row.agent_id, lease=lease))
 
 
-def _free(row: Execution | None, lease: Lease) -> None:
-    dispatch.start(manager.free(lease=lease, agent_id=None if row is None else row.agent_id))
+def _free(row: Execution | None, lease: Lease, *, phase: Phase | None = None) -> None:
+    dispatch.start(manager.free(lease=lease, agent_id=None if row is None else row.agent_id, phase=phase))
 
 
 def _ended(row: Execution) -> None:
