@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
+from core.errors import TrinityError
 from runtime import housekeeping
 
 
@@ -14,5 +15,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run it."""
-        housekeeping.run_once()
+        try:
+            housekeeping.run_once()
+        except TrinityError as error:
+            raise CommandError(f"{error.detail}: is Trinity up?") from error
         self.stdout.write("done")
