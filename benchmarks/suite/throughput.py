@@ -22,10 +22,12 @@ def measure(options: Options) -> list[Figure]:
     with fleet.running("worker", fleet.worker()) as worker:
         pairs = [(_through_slots(), _plain(worker)) for _ in range(options.rounds)]
     mine, others = median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
+    ratios = [a / b for a, b in pairs]
     return [
         Figure(
             what=f"tasks/s through {SLOTS} slots, beside plain Celery no-op tasks/s", ours=f"{mine:.0f}/s", floor=f"{others:.0f}/s",
-            ratio=median([a / b for a, b in pairs]), goal=goal, better=Better.HIGHER, note=f"{len(pairs)} interleaved rounds of {TASKS}, {spread([a / b for a, b in pairs])}",
+            ratio=median(ratios), goal=goal, better=Better.HIGHER,
+            note=f"{len(pairs)} interleaved rounds of {TASKS}, {spread(ratios)}",
         )
     ]  # fmt: skip
 

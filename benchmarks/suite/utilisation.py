@@ -31,7 +31,10 @@ def _compared(*, tasks: int, seconds: float, goal: float, rounds: int) -> list[F
     ratios = [a / b for a, b in pairs]
     what, note = f"{tasks} tasks of {seconds * 1000:.0f} ms on {SLOTS} slots", f"{rounds} interleaved rounds"
     return [
-        Figure(what=f"utilisation, {what}", ours=f"{mine:.3f}", floor="1 (ideal)", ratio=mine, goal=goal, better=Better.HIGHER, note=f"{note}, {spread([pair[0] for pair in pairs])}"),
+        Figure(
+            what=f"utilisation, {what}", ours=f"{mine:.3f}", floor="1 (ideal)", ratio=mine, goal=goal, better=Better.HIGHER,
+            note=f"{note}, {spread([pair[0] for pair in pairs])}",
+        ),
         Figure(
             what=f"utilisation beside docket, {what}", ours=f"{mine:.3f}", floor=f"{others:.3f}",
             ratio=median(ratios), goal=1.0, better=Better.HIGHER, note=f"{note}, {spread(ratios)}",
