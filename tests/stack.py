@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 #: Short leases and passes: what takes minutes in production takes seconds here.
 CLOCKS = {
-    "TRINITY_LEASE_SECONDS": "6",
+    "TRINITY_LEASE_SECONDS": "12",
     "TRINITY_LEASE_RENEW_SECONDS": "1",
     "TRINITY_SWEEP_SECONDS": "0.5",
     "TRINITY_RECONCILE_SECONDS": "1",

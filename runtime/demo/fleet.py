@@ -8,12 +8,13 @@ from django.contrib.auth.models import User
 
 from core.data_dir import data_dir
 from fleet import keys, services
-from fleet.models import Agent, KeyScope
+from fleet.models import Agent, KeyScope, RuntimeKind
 from fleet.principals import Principal
 from fleet.selectors import living_agents
 
 from .load import KEY_FILE
 
+_REVIEWER = "An HTTP agent with two slots."
 _PROGRAM = Path(__file__).with_name("agent.py")
 
 
@@ -21,8 +22,10 @@ def ensure_agents(*, owner: User, server_url: str) -> None:
     """Make those of the demo's agents that are missing; the HTTP one is pointed at the server of this start."""
     _ensure(owner, "researcher", _command(), description="A local command that counts words, slowly.", limit=5)
     _ensure(owner, "writer", _command(), description="The same command with three slots.", limit=3)
-    reviewer = _ensure(owner, "reviewer", {"kind": "http", "url": server_url}, description="An HTTP agent with two slots.", limit=2)
-    Agent.objects.filter(pk=reviewer.pk).update(runtime={"url": server_url})
+    reviewer = _ensure(owner, "reviewer", {"kind": "http", "url": server_url}, description=_REVIEWER, limit=2)
+    if reviewer.owner_id == owner.pk and reviewer.description == _REVIEWER and reviewer.runtime_kind == RuntimeKind.HTTP:
+        # Only the demo's own: somebody's agent of that name keeps its address.
+        Agent.objects.filter(pk=reviewer.pk).update(runtime={"url": server_url})
 
 
 def _command() -> dict[str, Any]:

@@ -222,13 +222,15 @@ def _start_granted(granted: Lease, *, head: Execution, finished: ExecutionFinish
 
 def _given_back(begun: Begun, *, written: bool, here: bool) -> Begun | None:
     row, lease = begun.row, begun.lease
-    if written:
-        events.publish(ExecutionFinished(execution_id=row.pk, agent=lease.agent))
-    else:
+    if not written:
         # Repair was first and has failed the row; the work is over now, so nothing has to wait for its stop.
         _until_stored(lambda: backlog.clear_token(execution_id=row.pk, token=lease.token, session_id=row.session_id))
     keeper.unwatch(lease)
-    return _begun(dispatch.start(_freed(agent_id=row.agent_id, lease=lease), here=here))
+    admissions = _freed(agent_id=row.agent_id, lease=lease)
+    if written:
+        # Told when its slot is free: a caller who was waiting and asks again at once finds room.
+        events.publish(ExecutionFinished(execution_id=row.pk, agent=lease.agent))
+    return _begun(dispatch.start(admissions, here=here))
 
 
 def _freed(*, agent_id: int, lease: Lease) -> tuple[Admission, ...]:

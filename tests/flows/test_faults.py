@@ -24,12 +24,12 @@ def test_a_killed_workers_commands_die_and_a_new_worker_goes_on_with_the_line(st
     short = [submit(api, agent, f"short {number}\n")["execution_id"] for number in range(3)]
     until(lambda: len(living(mark)) >= 2)
     stack.kill_worker()
-    until(lambda: not living(mark), 6)
+    until(lambda: not living(mark), 12)
     stack.start_worker()
-    until(lambda: all_ended(api, [*long, *short]), 40)
+    until(lambda: all_ended(api, [*long, *short]), 60)
     assert [execution(api, one)["error_code"] for one in long] == ["worker_lost"] * 2
     assert [execution(api, one)["response"] for one in short] == [f"short {number}" for number in range(3)]
-    until(lambda: holders(stack, agent) == 0 and unsettled(stack, agent) == 0, 20)
+    until(lambda: holders(stack, agent) == 0 and unsettled(stack, agent) == 0, 60)
 
 
 def test_a_flush_under_load_shows_the_agent_no_fourth_and_loses_nothing(stack: Stack, agent_server: AgentServer, until: Until) -> None:
@@ -55,7 +55,7 @@ def test_flushes_while_clients_post_lose_no_accepted_task(stack: Stack, agent_se
     agent = stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=3, depth=500)
     client = subprocess.Popen(poster(stack, agent, count=120, mark="f"), stdout=subprocess.DEVNULL)
     for threshold in (20, 50, 80):
-        until(lambda least=threshold: len(agent_server.started) >= least or client.poll() is not None, 30)
+        until(lambda least=threshold: len(agent_server.started) >= least or client.poll() is not None, 60)
         stack.redis.flushall()
     client.wait(60)
     until(lambda: unsettled(stack, agent) == 0, 60)

