@@ -37,6 +37,10 @@ class _Broker:
         """Begin a rest."""
         self._rests_until = time.monotonic() + BROKER_REST_SECONDS
 
+    def recovered(self) -> None:
+        """End the rest."""
+        self._rests_until = 0.0
+
 
 broker = _Broker()
 

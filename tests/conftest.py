@@ -32,6 +32,7 @@ from core.embedded_store import free_port
 from core.redis import client as redis_client
 from fleet import tokens
 from fleet.models import Agent
+from runtime import dispatch
 from tests import ageing, chromium, waiting
 from tests.stack import Stack
 
@@ -90,6 +91,7 @@ def valkey(store_server: str) -> Iterator[redis.Redis]:
     """The slot store, empty: a real server of this test process."""
     client = redis_client()
     client.flushdb()
+    dispatch.broker.recovered()  # a test that took the store away may have been the last one
     yield client
     leaked = [key.decode() for key in client.keys("*") if client.ttl(key) == -1 and not key.decode().startswith(PERMANENT)]
     client.flushdb()

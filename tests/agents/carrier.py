@@ -19,6 +19,10 @@ def main(mark: str, count: int, seconds: float, argv: list[str]) -> None:
     commands = [client.start(argv=argv, cwd="/", env=env, mark=mark, deadline=deadline) for _ in range(count)]
     _say("started")
     sys.stdin.readline()
+    if seconds:
+        # A process that was frozen hears only now of what was reported meanwhile.
+        for command in commands:
+            command.wait(5)
     _say([command.ended.by if command.ended else None for command in commands])
 
 

@@ -157,14 +157,12 @@ def test_a_granted_row_is_dispatched_again_later_and_later(one_slot: Agent, valk
     assert (messages(), row(first).dispatches) == (before + 2, 3)
 
 
-def test_a_row_whose_publish_failed_is_dispatched_by_the_next_sweep(
-    one_slot: Agent, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_whose_publish_failed_is_dispatched_by_the_next_sweep(one_slot: Agent, valkey: redis.Redis) -> None:
     before = valkey.llen("celery:trinity")
     dispatch.broker.failed()
     first = submit(one_slot)
     assert (row(first).status, row(first).dispatched_at, valkey.llen("celery:trinity")) == (Status.RUNNING, None, before)
-    monkeypatch.setattr(dispatch, "broker", dispatch._Broker())
+    dispatch.broker.recovered()
     housekeeping.sweep()
     assert row(first).dispatched_at is not None
     assert valkey.llen("celery:trinity") == before + 1
