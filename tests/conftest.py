@@ -55,10 +55,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier, by its directory: flows, browser, or else fast."""
+    """Mark each test with its tier: what it says itself, or by its directory flows, browser, or else fast."""
     for item in items:
-        names = {parent.name for parent in item.path.parents}
-        item.add_marker(next((tier for tier in TIERS if tier in names), "fast"))
+        if not any(item.get_closest_marker(tier) for tier in TIERS):
+            names = {parent.name for parent in item.path.parents}
+            item.add_marker(next((tier for tier in TIERS if tier in names), "fast"))
 
 
 # -- Stores ----------------------------------------------------------------------------------------------------------

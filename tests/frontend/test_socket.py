@@ -26,7 +26,8 @@ from tests.stores import OwnStore
 from tests.waiting import now, until
 from tests.web import WebProcess, database_url
 
-pytestmark = pytest.mark.django_db(transaction=True)
+#: With the flows, for the time that real servers take to start and restart.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.flows]
 
 
 @pytest.fixture(scope="module")
