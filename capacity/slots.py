@@ -8,7 +8,6 @@ Each raises `SlotsUnavailable` when the server can't be asked.
 import itertools
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -172,14 +171,14 @@ class _Reach:
     lost = False
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except RedisError as error:
-        if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError):
-            _Reach.lost = True
-        raise SlotsUnavailable(retry_after=2) from error
+class _translated:  # noqa: N801 - used as a statement; a generator would cost each call twice as much
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RedisError):
+            if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError):
+                _Reach.lost = True
+            raise SlotsUnavailable(retry_after=2) from error
 
 
 # -- Take and give ---------------------------------------------------------------------------------------------------

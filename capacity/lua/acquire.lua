@@ -26,7 +26,5 @@ if fleet_text ~= '' and not (redis.call('ZCARD', leases_key) < (tonumber(fleet_t
 
 local number = lowest_free(all)
 local hard = now + tonumber(timeout) + HARD_LIMIT_MARGIN
-write_holder({slots = slots_key, holders = holders_key, slot = slot_key, leases = leases_key, name = name, id = id,
-  token = token, number = number, phase = 'granted', taken = now, hard = hard, lease = hard, timeout = timeout,
-  preview = preview})
+write_holder(slots_key, holders_key, slot_key, leases_key, name, id, token, number, 'granted', now, hard, hard, timeout, preview)
 return {1, number, step(versions_key, channel, name, micros)}

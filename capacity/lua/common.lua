@@ -86,14 +86,15 @@ local function lowest_free(all)
   return number
 end
 
--- s: slots, holders, slot (keys), leases (key), name, id, token, number, phase, taken, hard, lease, timeout, preview.
-local function write_holder(s)
-  redis.call('HSET', s.holders, s.id, pack(s.token, s.phase, s.number, s.hard, s.phase == 'started' and '1' or '0'))
-  redis.call('ZADD', s.slots, s.taken, s.id)
-  redis.call('ZADD', s.leases, s.lease, s.name .. ':' .. s.id)
-  redis.call('HSET', s.slot, 'started_at', iso(s.taken), 'message_preview', s.preview, 'slot_number', s.number,
-    'timeout_seconds', s.timeout)
-  redis.call('EXPIREAT', s.slot, math.ceil(s.hard))
+-- Plain arguments, not a table of them: this is the dearest part of a grant.
+local function write_holder(slots_key, holders_key, slot_key, leases_key, name, id, token, number, phase, taken, hard, lease,
+  timeout, preview)
+  redis.call('HSET', holders_key, id, pack(token, phase, number, hard, phase == 'started' and '1' or '0'))
+  redis.call('ZADD', slots_key, taken, id)
+  redis.call('ZADD', leases_key, lease, name .. ':' .. id)
+  redis.call('HSET', slot_key, 'started_at', iso(taken), 'message_preview', preview, 'slot_number', number,
+    'timeout_seconds', timeout)
+  redis.call('EXPIREAT', slot_key, math.ceil(hard))
 end
 
 local function erase_holder(slots_key, holders_key, slot_key, leases_key, name, id)

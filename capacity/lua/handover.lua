@@ -32,8 +32,6 @@ if grant then
   local hard = now + tonumber(timeout) + HARD_LIMIT_MARGIN
   local phase, lease = 'granted', hard
   if started == '1' then phase, lease = 'started', math.min(now + tonumber(lease_seconds), hard) end
-  write_holder({slots = slots_key, holders = holders_key, slot = slot_key, leases = leases_key, name = name, id = id,
-    token = token, number = number, phase = phase, taken = now, hard = hard, lease = lease, timeout = timeout,
-    preview = preview})
+  write_holder(slots_key, holders_key, slot_key, leases_key, name, id, token, number, phase, now, hard, lease, timeout, preview)
 end
 return {grant and 1 or 2, number, step(versions_key, channel, name, micros)}

@@ -44,9 +44,9 @@ for i = 1, (#KEYS - 4) / 3 do
   local number = own_number(numbers, id, tonumber(wanted))
   local hard = now + tonumber(remaining)
   numbers[id] = number
-  write_holder({slots = slots_key, holders = holders_key, slot = slot_key, leases = leases_key, name = name, id = id,
-    token = token, number = number, phase = 'started', taken = now - tonumber(age), hard = hard,
-    lease = math.min(now + tonumber(lease_seconds), hard), timeout = timeout, preview = preview})
+  local lease = math.min(now + tonumber(lease_seconds), hard)
+  write_holder(slots_key, holders_key, slot_key, leases_key, name, id, token, number, 'started', now - tonumber(age), hard, lease,
+    timeout, preview)
 end
 -- Known to rebuild_open, which steps and announces them.
 for name in pairs(known) do redis.call('HSETNX', versions_key, name, 0) end
