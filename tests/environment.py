@@ -23,8 +23,8 @@ def clean() -> None:
 
 
 def own_store(directory: Path) -> EmbeddedStore:
-    """A store not yet started; the packaged server before an installed one, so that each machine tests the same."""
-    program = packaged_program() or installed_program()
+    """A store not yet started: `TEST_STORE_PROGRAM`, else the packaged server, so that each machine tests the same."""
+    program = os.environ.get("TEST_STORE_PROGRAM") or packaged_program() or installed_program()
     if program is None:
         raise StoreServerMissing
     return EmbeddedStore(program=program, directory=directory, port=free_port(), password=secrets.token_urlsafe(16))
