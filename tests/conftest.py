@@ -24,7 +24,9 @@ settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 django.setup()
 
 from django.contrib.auth.models import User
+from django.db import connection, connections
 from playwright.sync_api import BrowserType, Page
+from pytest_django import DjangoDbBlocker
 from rest_framework.test import APIClient
 
 from backlog.models import Execution
@@ -112,6 +114,20 @@ def store_out_of_reach(valkey: redis.Redis) -> Iterator[Callable[[bool], None]]:
 
     yield cut
     cut(False)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The test database; before it goes, connections that threads of the tests left open go."""
+    yield
+    with django_db_blocker.unblock():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(_OTHERS)
+        connections.close_all()
+
+
+_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
 # -- People and agents -----------------------------------------------------------------------------------------------
