@@ -47,7 +47,7 @@ test-long: test ## Run all tests in their long forms
 .PHONY: test-tier
 test-tier: $(INSTALLED)
 	@echo "== tests: $(TIER)"; start=$$SECONDS; status=0; \
-	$(PYTEST) -q -m $(TIER) $(if $(filter fast,$(TIER)),-n 2,) $(PYTEST_ARGS) || status=$$?; \
+	$(PYTEST) -q -m $(TIER) -n 2 $(if $(filter fast,$(TIER)),,--dist loadfile) $(PYTEST_ARGS) || status=$$?; \
 	echo "== tests: $(TIER) took $$((SECONDS - start)) s"; \
 	if [ $$status -eq 5 ]; then echo "== tests: $(TIER) has no test"; test "$${CI:-}" != true; else exit $$status; fi
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -46,7 +47,8 @@ def test_a_sync_call_that_waits_in_line_is_held_and_answered_with_its_result(sta
     held = Later(lambda: api.post(f"/api/agents/{agent}/task", json={"message": "second", "on_full": "queue"}))
     answer = held.response()
     assert (answer.status_code, answer.json()["status"], answer.json()["response"]) == (200, "success", "done: second")
-    assert answer.json()["queued_at"] <= answer.json()["started_at"]
+    queued_at, started_at = (datetime.fromisoformat(answer.json()[name]) for name in ("queued_at", "started_at"))
+    assert queued_at <= started_at
 
 
 def test_fifty_callers_with_the_same_key_get_the_same_execution(stack: Stack, agent_server: AgentServer) -> None:

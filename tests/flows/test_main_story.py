@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_five_tasks_on_two_slots_run_in_order_and_end_with_the_agents_own_output
     assert [one["status"] for one in ended] == ["success"] * 5
     assert [one["response"] for one in ended] == [f"done: hang task {number}" for number in range(5)]
     # Slots are granted in order; two that were granted at once may begin in either.
-    grants = [one["dispatched_at"] for one in ended]
+    grants = [datetime.fromisoformat(one["dispatched_at"]) for one in ended]
     assert grants == sorted(grants)
     assert {one["slot_number"] for one in ended} == {1, 2}
     until(lambda: holders(stack, agent) == 0 and unsettled(stack, agent) == 0)
