@@ -34,6 +34,7 @@ class AgentServer(Ledger):
         self._ledgers: dict[str, Ledger] = {"": self}
         self._guard = threading.Lock()
         self._refusals: Counter[str] = Counter()
+        self._open = threading.Event()
         self.terminated: list[str] = []
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
@@ -57,7 +58,8 @@ class AgentServer(Ledger):
             return self._ledgers.setdefault(name, Ledger(f"{self.url}/{name}"))
 
     def let_go(self) -> None:
-        """End every task that hangs or sleeps, as a success."""
+        """End every task that hangs or sleeps, as a success; none hangs from now on, those on their way included."""
+        self._open.set()
         for call in self.calls:
             call.over.set()
 
@@ -71,6 +73,11 @@ class AgentServer(Ledger):
             for ledger in ledgers:
                 ledger.begin(call)
         return True
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a task that is to hang does: until `let_go()`."""
+        return not self._open.is_set()
 
     def end_call(self, name: str, call: Call) -> None:
         """Write down that it is over."""
@@ -135,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _work(self, call: Call) -> None:
         if "hang" in call.message.split():
-            call.over.wait()
+            if self.server.agents.hangs:  # asked after the call was written down: `let_go()` finds it there otherwise
+                call.over.wait()
         elif seconds := number(call.message, "sleep"):
             call.over.wait(seconds)
 

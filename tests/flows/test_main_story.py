@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.agents.server import AgentServer
@@ -36,12 +35,6 @@ def held_agent(request: pytest.FixtureRequest, stack: Stack, agent_server: Agent
     return Held(name, gate.touch)
 
 
-def all_ended_while_let_go(api: httpx.Client, ids: list[str], held: Held) -> bool:
-    """Whether all have ended; those that began since the last look are let go as well."""
-    held.let_go()
-    return all_ended(api, ids)
-
-
 def test_five_tasks_on_two_slots_run_in_order_and_end_with_the_agents_own_output(stack: Stack, held_agent: Held, until: Until) -> None:
     api, agent = stack.api(stack.superuser_key), held_agent.name
     answers = [submit(api, agent, f"hang task {number}") for number in range(5)]
@@ -56,7 +49,8 @@ def test_five_tasks_on_two_slots_run_in_order_and_end_with_the_agents_own_output
     assert (meter["max"], meter["active"], meter["queued"]) == (2, 2, 3)
 
     ids = [one["execution_id"] for one in answers]
-    until(lambda: all_ended_while_let_go(api, ids, held_agent))
+    held_agent.let_go()
+    until(lambda: all_ended(api, ids))
     ended = [execution(api, one) for one in ids]
     assert [one["status"] for one in ended] == ["success"] * 5
     assert [one["response"] for one in ended] == [f"done: hang task {number}" for number in range(5)]
@@ -82,7 +76,8 @@ def test_a_sync_task_answers_with_its_result_and_is_refused_at_capacity(stack: S
     assert refused.json()["detail"] == f"Agent '{agent}' is at capacity (2 parallel tasks). Try again later."
     assert refused.json()["code"] == "at_capacity"
     assert 1 <= int(refused.headers["Retry-After"]) <= 300
-    until(lambda: all_ended_while_let_go(api, [one["execution_id"] for one in taken], held_agent))
+    held_agent.let_go()
+    until(lambda: all_ended(api, [one["execution_id"] for one in taken]))
     rows = stack.sql("SELECT count(*) AS n FROM backlog_execution WHERE agent_name = %s", agent)
     assert rows[0]["n"] == 3
 
