@@ -98,9 +98,10 @@ class StackProcess:
 class Stack:
     """The processes, and the ways to speak to them. Shared by all tests of a process: use fresh agent names."""
 
-    def __init__(self, directory: Path) -> None:
-        """Start everything and wait until it answers."""
+    def __init__(self, directory: Path, **env: str) -> None:
+        """Start everything and wait until it answers; `env` adds to everybody's settings."""
         self.directory = directory
+        self._extra = env
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._database = _Database(directory)
@@ -227,7 +228,7 @@ class Stack:
             "REDIS_URL": self._store.url,
             "TRINITY_DATA_DIR": str(self.directory),
         }
-        return inherited | own | self._database.env | CLOCKS
+        return inherited | own | self._database.env | CLOCKS | self._extra
 
     def _process(self, name: str, arguments: list[str], **env: str) -> StackProcess:
         return StackProcess(name, [sys.executable, *arguments], env=self.env | env, logs=self.directory)
