@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -77,6 +78,14 @@ class StackProcess:
         """Send a signal to it alone."""
         self.process.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP: it is there, holds what it holds, and does nothing."""
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        self.signal(signal.SIGCONT)
+
     def stop(self, seconds: float = 20) -> int:
         """End it as an operator would; its exit code. One that doesn't end is killed, and that is a failure."""
         self.process.terminate()
@@ -98,13 +107,19 @@ class StackProcess:
 class Stack:
     """The processes, and the ways to speak to them. Shared by all tests of a process: use fresh agent names."""
 
-    def __init__(self, directory: Path, **env: str) -> None:
-        """Start everything and wait until it answers; `env` adds to everybody's settings."""
+    def __init__(self, directory: Path, *, webs: int = 1, database_server: str | None = None, **env: str) -> None:
+        """Start everything and wait until it answers; `env` adds to everybody's settings.
+
+        `database_server`: the PostgreSQL server to make a database on, "" for SQLite; None: what `TEST_DATABASE_URL` says.
+        """
         self.directory = directory
         self._extra = env
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._database = _Database(directory)
+        self.ports = [free_port() for _ in range(webs)]
+        self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
+        self.url = self.urls[0]
+        self._database = _Database(
+            directory, server=os.environ.get("TEST_DATABASE_URL", "") if database_server is None else database_server
+        )
         self._store = environment.own_store(directory / "valkey")
         self.env = self._environment()
         self.workers: list[StackProcess] = []
@@ -113,8 +128,13 @@ class Stack:
         self.redis = redis.Redis.from_url(self._store.url)
         self._command("migrate", "--verbosity", "0")
         self.keys: dict[str, str] = json.loads(self._command("shell", "--no-imports", "-c", _PEOPLE).splitlines()[-1])
-        self.web = self._started_web()
+        self.webs = [self.start_web(number) for number in range(webs)]
         self.start_worker()
+
+    @property
+    def web(self) -> StackProcess:
+        """The web process, the first where there are several."""
+        return self.webs[0]
 
     # -- Speaking to it ----------------------------------------------------------------------------------------------
     @property
@@ -126,6 +146,11 @@ class Stack:
     def superuser_key(self) -> str:
         """A user key of the superuser `root`."""
         return self.keys["superuser"]
+
+    @property
+    def broker_url(self) -> str:
+        """Where the messages are."""
+        return self.env.get("CELERY_BROKER_URL", self._store.url)
 
     def api(self, key: str | None = None) -> httpx.Client:
         """A client with a key, the owner's if none is given; "" for none."""
@@ -153,19 +178,23 @@ class Stack:
 
     def publish(self, task: str, *arguments: str) -> None:
         """Put a Celery message on the broker, as any publisher may, again and again."""
-        with Celery(broker=self._store.url, set_as_current=False) as publisher:
+        with Celery(broker=self.broker_url, set_as_current=False) as publisher:
             publisher.conf.broker_transport_options = {"global_keyprefix": "celery:"}
             publisher.send_task(task, args=arguments, queue="trinity", ignore_result=True)
 
     # -- Its processes -----------------------------------------------------------------------------------------------
-    def start_worker(self, **env: str) -> StackProcess:
-        """One more worker, ready when this returns; `env` changes its settings."""
+    def start_worker(self, *, through: Sequence[str] = (), ready: bool = True, **env: str) -> StackProcess:
+        """One more worker, ready when this returns unless told otherwise; `env` changes its settings.
+
+        `through`: interpreter arguments that stand before its own, a wrapper's.
+        """
         name = f"worker{len(self.workers)}-{secrets.token_hex(3)}"
         options = ["-P", "threads", "-c", "32", "-Q", "trinity", "-n", f"{name}@%h", "--loglevel", "INFO"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        worker = self._process(name, ["-m", "celery", "-A", "trinity", "worker", *options, *quiet], **env)
+        worker = self._process(name, [*through, "-m", "celery", "-A", "trinity", "worker", *options, *quiet], **env)
         self.workers.append(worker)
-        until(lambda: worker.said(" ready."), START_SECONDS)
+        if ready:
+            until(lambda: worker.said(" ready."), START_SECONDS)
         return worker
 
     def kill_worker(self, worker: StackProcess | None = None) -> None:
@@ -188,7 +217,16 @@ class Stack:
     def restart_web(self) -> None:
         """The web process ended by SIGTERM, and another on the same port."""
         self.web.stop()
-        self.web = self._started_web()
+        self.webs[0] = self.start_web()
+
+    def start_web(self, number: int = 0, *, through: Sequence[str] = (), ready: bool = True) -> StackProcess:
+        """The web process of that number, which answers when this returns unless told otherwise."""
+        arguments = [*through, "manage.py", "serve", "--host", "127.0.0.1", "--port", str(self.ports[number])]
+        process = self._process(f"web{number}", arguments)
+        if ready:
+            until(lambda: not process.running or _is_ready(self.urls[number]), START_SECONDS)
+            assert process.running, process.log.read_text()
+        return process
 
     def restart_store(self, *, kill: bool = True) -> None:
         """The slot store gone and back, empty, on the same port."""
@@ -196,14 +234,17 @@ class Stack:
             self.store.kill()
         else:
             self.store.stop()
+        self.start_store()
+
+    def start_store(self) -> None:
+        """The slot store that was ended, back on its port."""
         self.store = self._started_store()
 
     def ensure_whole(self) -> None:
         """Put back what a test killed."""
         if not self.store.running:
             self.store = self._started_store()
-        if not self.web.running:
-            self.web = self._started_web()
+        self.webs = [web if web.running else self.start_web(number) for number, web in enumerate(self.webs)]
         self.workers = [worker for worker in self.workers if worker.running]
         if not self.workers:
             self.start_worker()
@@ -212,7 +253,7 @@ class Stack:
         """End everything."""
         for client in self._clients:
             client.close()
-        for process in [*self.workers, self.web]:
+        for process in [*self.workers, *self.webs]:
             if process.running:
                 process.kill()
         self.redis.close()
@@ -245,17 +286,12 @@ class Stack:
         assert process.running, process.log.read_text()
         return process
 
-    def _started_web(self) -> StackProcess:
-        process = self._process("web", ["manage.py", "serve", "--host", "127.0.0.1", "--port", str(self.port)])
-        until(lambda: not process.running or self._ready(), START_SECONDS)
-        assert process.running, process.log.read_text()
-        return process
 
-    def _ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2, trust_env=False).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
 
 
 def _answers(store: EmbeddedStore) -> bool:
@@ -267,11 +303,11 @@ def _answers(store: EmbeddedStore) -> bool:
 
 
 class _Database:
-    """The stack's own: a file, or a fresh one on the server of `TEST_DATABASE_URL`."""
+    """The stack's own: a file, or a fresh one on a PostgreSQL server."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, server: str) -> None:
         self._file = directory / "db.sqlite3"
-        self._server = os.environ.get("TEST_DATABASE_URL", "")
+        self._server = server
         self._name = f"trinity_stack_{secrets.token_hex(6)}"
         self.env: dict[str, str] = {}
         if self._server:
