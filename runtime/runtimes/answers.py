@@ -2,13 +2,23 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from json.decoder import scanstring
 from typing import Any
+
+from .base import Result
 
 #: Longest `error` of an execution.
 MAX_ERROR_CHARACTERS = 4000
 MAX_TOKENS = 2**63 - 1
 MAX_COST_USD = 10**8 - 1
+#: Deeper than this no database and no encoder is asked to go.
+MAX_DEPTH = 100
+#: Most values of one object. Each costs fifty times its two bytes once it is parsed, and the parser lets no other thread run.
+MAX_PARTS = 100_000
+#: What an agent says of a task that came to nothing although it could answer.
+FAILED = ("failed", "error")
 
 
 def clean_text(text: str) -> str:
@@ -22,12 +32,27 @@ def decode(data: bytes) -> str:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any] | None:
-    """The clean JSON object that `text` is, or None: also for NaN, infinities and nesting past all reason."""
+    """The clean JSON object that `text` is, or None: also for NaN, infinities, and more values or depth than is reasonable."""
     try:
+        if isinstance(text, bytes):
+            text = text.decode()
+        if len(text) > MAX_PARTS and _has_too_many_parts(text):
+            return None
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-        return _clean(value) if isinstance(value, dict) else None
+        return _clean(value, MAX_DEPTH) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
+
+
+def result_of(fields: Mapping[str, Any]) -> Result:
+    """The outcome that an agent's answer, or the last `result` line of its output, stands for."""
+    usage = usage_of(fields.get("usage")) or usage_of(fields.get("metadata"))
+    if fields.get("status") in FAILED:
+        said = next((fields[name] for name in ("error", "detail", "response") if isinstance(fields.get(name), str)), "").strip()
+        return Result(error_code="agent_error", error=said[:MAX_ERROR_CHARACTERS] or "The agent reported a failure", usage=usage)
+    if not isinstance(fields.get("response"), str):
+        return Result(error_code="agent_error", error="The agent's answer has no response", usage=usage)
+    return Result(response=fields["response"], usage=usage)
 
 
 def usage_of(values: object) -> dict[str, Any] | None:
@@ -47,12 +72,31 @@ def tail(text: str) -> str:
     return text.strip()[-MAX_ERROR_CHARACTERS:]
 
 
-def _clean(value: Any) -> Any:
+def _has_too_many_parts(text: str) -> bool:
+    """Whether it opens or goes on with more values than are taken; looks at what is outside its strings only."""
+    parts = position = 0
+    while parts <= MAX_PARTS and (mark := _MARK.search(text, position)):
+        position = mark.end()
+        if mark[0] == '"':
+            position = scanstring(text, position, False)[1]
+        else:
+            parts += 1
+    return parts > MAX_PARTS
+
+
+_MARK = re.compile(r'["\[{,]')
+
+
+def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return clean_text(value)
+    if not isinstance(value, dict | list):
+        return value
+    if depth == 0:
+        raise ValueError("too deep")
     if isinstance(value, dict):
-        return {clean_text(key): _clean(member) for key, member in value.items()}
-    return [_clean(member) for member in value] if isinstance(value, list) else value
+        return {clean_text(key): _clean(member, depth - 1) for key, member in value.items()}
+    return [_clean(member, depth - 1) for member in value]
 
 
 def _refuse(name: str) -> None:

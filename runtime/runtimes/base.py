@@ -99,12 +99,16 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a run ended. `error_code` "" is success, else one of api.md's codes; `usage` has input_tokens, output_tokens, cost_usd."""
+    """How a run ended. `error_code` "" is success, else one of api.md's codes; `usage` has input_tokens, output_tokens, cost_usd.
+
+    `over` is False where the outcome is known but not that the work has ended: its slot must wait for that.
+    """
 
     response: str | None = None
     error_code: str = ""
     error: str = ""
     usage: dict[str, Any] | None = None
+    over: bool = True
 
     @property
     def ok(self) -> bool:
@@ -112,8 +116,8 @@ class Result:
         return not self.error_code
 
 
-#: Takes one event of the run: its type and its data (a JSON object).
-Emit = Callable[[str, dict[str, Any]], None]
+#: Takes one event of the run: its type and its data (a JSON object). Whether it will take another one.
+Emit = Callable[[str, dict[str, Any]], bool]
 
 
 class Runtime(Protocol):
@@ -123,7 +127,7 @@ class Runtime(Protocol):
         """Do the work and wait for its end, with no database connection held; never raises for the agent's faults.
 
         Ends by itself after `run.timeout_seconds` (`timeout`) and soon after `stop` is set (its reason as error_code);
-        when it returns, the work is known to be over.
+        when it returns, the work is known to be over, or the result says that it isn't.
         """
         ...
 

@@ -150,7 +150,8 @@ class Conversation:
             return supervisor_lost()
         if ended.status != 0:
             return Result(error_code="agent_error", error=tail(decode(self._errors)) or how_it_ended(ended.status))
-        return self._output.result()
+        self._output.close()
+        return self._output.answer or Result(response=self._output.text)
 
 
 def environment_of(run: Run) -> dict[str, str]:

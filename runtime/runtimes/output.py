@@ -1,15 +1,13 @@
-"""A program's output, line by line: JSON objects are events, the last result is the response, the rest is text."""
+"""What an agent says while it works, line by line: JSON objects are events, the last result is the answer, the rest is text."""
 
 import io
 from typing import Any
 
-from .answers import decode, parse_object, usage_of
+from .answers import FAILED, decode, parse_object, result_of
 from .base import Emit, Result
 
 #: Longest type of an event.
 MAX_TYPE_CHARACTERS = 32
-#: Most events of one run: ten megabytes of `{}` would be millions of rows.
-MAX_EVENTS = 10_000
 
 
 class Output:
@@ -20,7 +18,7 @@ class Output:
         self._line = bytearray()
         self._together: list[str] = []
         self._text = io.StringIO()
-        self._events = 0
+        self._kept = True
         self._last: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -38,24 +36,38 @@ class Output:
             self._together.append(decode(block).replace("\r\n", "\n").removesuffix("\r"))
         self._pass_text()
 
-    def result(self) -> Result:
-        """The outcome of a program that succeeded."""
+    def close(self) -> None:
+        """No more comes: a line without its end is one all the same."""
         if self._line:
             self.feed(b"\n")
-        if self._last is None:
-            return Result(response=self._text.getvalue().removesuffix("\n"))
-        response = self._last["response"]
-        return Result(response=response, usage=usage_of(self._last.get("usage")))
+
+    @property
+    def answer(self) -> Result | None:
+        """The outcome that the last `result` line so far tells, if there was one."""
+        return None if self._last is None else result_of(self._last)
+
+    @property
+    def text(self) -> str:
+        """All that was no event."""
+        return self._text.getvalue().removesuffix("\n")
 
     def _take(self, line: bytes) -> None:
-        fields = parse_object(decode(line)) if line.lstrip().startswith(b"{") else None
+        fields = self._fields(line)
         if fields is None:
             self._together.append(decode(line).removesuffix("\r"))
-        elif fields.get("type") == "result" and isinstance(fields.get("response"), str):
+        elif _is_result(fields):
             self._last = fields
         else:
             self._pass_text()
             self._pass(_type_of(fields.pop("type", None)), fields)
+
+    def _fields(self, line: bytes) -> dict[str, Any] | None:
+        """The object that the line is. Once no event is kept any more, only a line that may be the result is parsed."""
+        if not line.lstrip().startswith(b"{"):
+            return None
+        if not self._kept and b"result" not in line:
+            return {}
+        return parse_object(decode(line))
 
     def _pass_text(self) -> None:
         if not self._together:
@@ -67,11 +79,12 @@ class Output:
             self._pass("text", {"text": text})
 
     def _pass(self, kind: str, data: dict[str, Any]) -> None:
-        self._events += 1
-        if self._events < MAX_EVENTS:
-            self._emit(kind, data)
-        elif self._events == MAX_EVENTS:
-            self._emit("truncated", {"text": f"Only the first {MAX_EVENTS - 1} events are kept"})
+        if self._kept:
+            self._kept = self._emit(kind, data)
+
+
+def _is_result(fields: dict[str, Any]) -> bool:
+    return fields.get("type") == "result" and (isinstance(fields.get("response"), str) or fields.get("status") in FAILED)
 
 
 def _type_of(value: object) -> str:

@@ -6,8 +6,10 @@ from typing import Any
 
 from backlog.models import ExecutionEvent
 
-#: A run that talks without end must not fill the database.
-MOST_EVENTS = 10_000
+#: A run that talks without end must not fill the database: the last of so many events says that there were more.
+MAX_EVENTS = 10_000
+#: Most events that one flush stores. The keeper's thread flushes each run in turn and has leases to renew.
+BATCH = 500
 
 
 class EventLog:
@@ -20,22 +22,24 @@ class EventLog:
         self._adding = threading.Lock()
         self._storing = threading.Lock()
 
-    def emit(self, kind: str, data: dict[str, Any]) -> None:
-        """Take one event; those beyond `MOST_EVENTS` are dropped after one that says so."""
+    def emit(self, kind: str, data: dict[str, Any]) -> bool:
+        """Take one event; whether another one will be taken. The last one says that it is."""
         with self._adding:
-            if self._seq > MOST_EVENTS:
-                return
-            self._seq += 1
-            if self._seq > MOST_EVENTS:
-                kind, data = "truncated", {"after": MOST_EVENTS}
-            self._pending.append(ExecutionEvent(execution_id=self._execution_id, seq=self._seq, type=kind[:32], data=data))
+            if self._seq < MAX_EVENTS:
+                self._seq += 1
+                if self._seq == MAX_EVENTS:
+                    kind, data = "truncated", {"text": f"Only the first {MAX_EVENTS - 1} events are kept"}
+                self._pending.append(ExecutionEvent(execution_id=self._execution_id, seq=self._seq, type=kind[:32], data=data))
+            return self._seq < MAX_EVENTS
 
-    def flush(self) -> None:
-        """Store what was taken since the last flush; a database error leaves it for the next one."""
+    def flush(self) -> bool:
+        """Store the oldest `BATCH` of those not yet stored; whether more are left. A database error leaves them for the next one."""
         with self._storing:
             with self._adding:
-                batch = list(self._pending)
+                batch = self._pending[:BATCH]
             if batch:
-                ExecutionEvent.objects.bulk_create(batch, batch_size=500)
-                with self._adding:
-                    del self._pending[: len(batch)]
+                # What was stored although its answer got lost is there already.
+                ExecutionEvent.objects.bulk_create(batch, ignore_conflicts=True)
+            with self._adding:
+                del self._pending[: len(batch)]
+                return bool(self._pending)

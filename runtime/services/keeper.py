@@ -41,7 +41,7 @@ class Watched:
 
     lease: Lease
     stop: Stop
-    flush: Callable[[], None]
+    flush: Callable[[], object]
     renewed_at: float
 
 
@@ -55,7 +55,7 @@ class Keeper:
         self._manager = CapacityManager()
         self._ending: StopReason | None = None
 
-    def watch(self, *, lease: Lease, stop: Stop, flush: Callable[[], None], renewed_at: float) -> None:
+    def watch(self, *, lease: Lease, stop: Stop, flush: Callable[[], object], renewed_at: float) -> None:
         """Hold on to a started lease from now on; `renewed_at` is the monotonic time before its last renewal was sent."""
         stop.extend(renewed_at + conf.lease_seconds - margin_seconds())
         with self._lock:

@@ -141,7 +141,8 @@ def perform(begun: Begun) -> Result:
 
 def _store_events(event_log: EventLog) -> None:
     try:
-        _until_stored(event_log.flush)
+        while _until_stored(event_log.flush):
+            pass
     except DatabaseError:
         log.exception("execution.events_lost")  # the result matters more than its log
 
@@ -172,6 +173,9 @@ def end_run(begun: Begun, result: Result, *, in_place: bool) -> Begun | None:
 
     The result is retried until the database takes it; the keeper renews the lease meanwhile.
     """
+    if not result.over:
+        _leave_to_repair(begun, result)
+        return None
     return _hand_over(begun, result) if in_place else _release(begun, result)
 
 
@@ -181,6 +185,17 @@ def _release(begun: Begun, result: Result) -> Begun | None:
         lambda: backlog.finish(execution_id=row.pk, token=begun.lease.token, outcome=outcome, session_id=row.session_id)
     )
     return _given_back(begun, written=written, here=False)
+
+
+def _leave_to_repair(begun: Begun, result: Result) -> None:
+    """Write the result and leave the slot taken: the agent hasn't said that its work is over, and goes on being asked."""
+    row, lease = begun.row, begun.lease
+    error = storable(result.error) or ""
+    fenced = _until_stored(lambda: backlog.fence_lost(execution_id=row.pk, token=lease.token, error_code=result.error_code, error=error))
+    keeper.unwatch(lease)
+    dispatch.terminate(lease)
+    if fenced:
+        events.publish(ExecutionFinished(execution_id=row.pk, agent=lease.agent))
 
 
 def _hand_over(begun: Begun, result: Result) -> Begun | None:

@@ -16,7 +16,7 @@ import pytest
 from pytest_django import Settings
 
 from runtime.demo.server import DemoServer
-from runtime.runtimes import http, runtime_for
+from runtime.runtimes import contract, http, runtime_for
 from runtime.runtimes.addresses import is_public
 from runtime.runtimes.base import Result, Run, Stop, StopReason
 from tests.agents.server import USAGE, AgentServer
@@ -32,7 +32,7 @@ def run_of(url: str, message: str = "count", **fields: Any) -> Run:
 
 
 def perform(run: Run, stop: Stop | None = None) -> Result:
-    return runtime_for("http").run(run, lambda kind, data: None, stop or Stop())
+    return runtime_for("http").run(run, lambda kind, data: True, stop or Stop())
 
 
 @pytest.fixture
@@ -96,12 +96,12 @@ def test_an_answer_that_is_no_json_is_an_agent_error(agent_server: AgentServer) 
 
 def test_an_answer_without_a_response_is_an_agent_error() -> None:
     for body in (b"{}", b'{"response": null}', b'{"response": 5}'):
-        assert http.result_of(http.Answer(200, body)).error == "The agent's answer has no response"
+        assert contract.outcome_of(contract.Answer(200, body)).error == "The agent's answer has no response"
 
 
 def test_an_answer_is_made_fit_for_the_database() -> None:
-    result = http.result_of(http.Answer(200, b'{"response": "a\\u0000b\\ud800c", "metadata": {"cost_usd": -1, "input_tokens": true}}'))
-    assert result == Result(response="ab?c", usage=None)
+    body = b'{"response": "a\\u0000b\\ud800c", "metadata": {"cost_usd": -1, "input_tokens": true}}'
+    assert contract.outcome_of(contract.Answer(200, body)) == Result(response="ab?c", usage=None)
 
 
 def test_an_answer_past_the_bound_is_cut_off(agent_server: AgentServer, settings: Settings) -> None:
