@@ -1,11 +1,13 @@
 """What the flows say to Trinity: short forms over HTTP."""
 
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import httpx
 
+from tests import seen
 from tests.stack import Stack
 
 TERMINAL = ("success", "failed", "cancelled")
@@ -61,3 +63,14 @@ def statuses(stack: Stack, agent: str) -> dict[str, int]:
     """`{status: rows}` of the agent."""
     rows = stack.sql("SELECT status, count(*) AS n FROM backlog_execution WHERE agent_name = %s GROUP BY status", agent)
     return {row["status"]: row["n"] for row in rows}
+
+
+def check_rest(stack: Stack, *agents: str) -> None:
+    """The invariants hold for these agents, now that nobody is on the move."""
+    seen.check_rest(stack.sql, stack.redis, names=agents)
+
+
+def check_ended(stack: Stack, agent: str, *, accepted: Iterable[str], begun: Iterable[str] | None = None) -> None:
+    """All of the agent's executions have ended, the accepted ones among them; `begun`: each one's beginning at the agent."""
+    seen.check_ended(stack.sql, names=[agent], accepted=accepted, begun=None if begun is None else Counter(begun))
+    check_rest(stack, agent)

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests import seen
 from tests.agents.server import AgentServer
-from tests.flows.submitting import all_ended, holders, poster, statuses, submit, unsettled
+from tests.flows.submitting import all_ended, check_ended, holders, poster, statuses, submit, unsettled
+from tests.invariants import check_sequence
 from tests.stack import Stack
 
 Until = Callable[..., Any]
@@ -29,7 +31,7 @@ def test_sixty_posts_from_eight_processes_never_show_the_agent_a_fourth(stack: S
     assert Counter(status for status, _ in answers) == {202: 64}
     until(lambda: unsettled(stack, agent) == 0, 60)
     assert agent_server.peak == 3
-    assert Counter(agent_server.started) == dict.fromkeys([body["execution_id"] for _, body in answers], 1)
+    check_ended(stack, agent, accepted=[body["execution_id"] for _, body in answers], begun=agent_server.started)
     assert statuses(stack, agent) == {"success": 64}
     assert holders(stack, agent) == 0
 
@@ -44,7 +46,7 @@ def test_two_hundred_posts_with_two_workers_all_run_once_within_the_limit(stack:
     finally:
         stack.stop_worker(second)
     assert agent_server.peak <= 4
-    assert max(Counter(agent_server.started).values()) == 1
+    check_ended(stack, agent, accepted=[body["execution_id"] for _, body in answers], begun=agent_server.started)
     assert statuses(stack, agent) == {"success": 200}
 
 
@@ -52,14 +54,15 @@ def test_one_agents_long_line_does_not_delay_anothers_only_row(stack: Stack, age
     busy = stack.make_agent(runtime={"kind": "http", "url": agent_server.at("busy").url}, limit=1, depth=300)
     other = stack.make_agent(runtime={"kind": "http", "url": agent_server.at("other").url}, limit=1)
     api = stack.api()
-    for number in range(200):
-        submit(api, busy, f"sleep=0.02 {number}")
+    line = [submit(api, busy, f"sleep=0.02 {number}")["execution_id"] for number in range(200)]
     only = submit(api, other, "the only one")
     assert only["status"] == "accepted"
     until(lambda: all_ended(api, [only["execution_id"]]))
     assert unsettled(stack, busy) > 0
     until(lambda: unsettled(stack, busy) == 0, 60)
-    assert agent_server.at("busy").messages == [f"sleep=0.02 {number}" for number in range(200)]
+    assert agent_server.at("busy").started == line
+    check_sequence(rows=seen.rows_of(stack.sql, [busy]), began=line)
+    check_ended(stack, busy, accepted=line, begun=agent_server.at("busy").started)
 
 
 def test_a_message_delivered_again_and_again_is_one_run(stack: Stack, agent_server: AgentServer, until: Until) -> None:
@@ -75,3 +78,4 @@ def test_a_message_delivered_again_and_again_is_one_run(stack: Stack, agent_serv
     last = submit(api, agent, "after them")
     until(lambda: all_ended(api, [last["execution_id"]]))
     assert agent_server.started == [first["execution_id"], last["execution_id"]]
+    check_ended(stack, agent, accepted=agent_server.started, begun=agent_server.started)
