@@ -286,6 +286,10 @@ class CapacityManager:
         reclaimed = slots.reclaim(lease_seconds=conf.lease_seconds)
         return reclaimed.lost
 
+    def note_out_of_reach(self) -> None:
+        """The gate was out of reach: workers could not renew either, so the next reclaim gives each started run a fresh lease."""
+        slots.note_out_of_reach()
+
     def _give_back(self, lease: Lease) -> None:
         """Release without a drain; when the gate can't be asked, repair finds the slot by its token."""
         try:

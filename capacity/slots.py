@@ -267,6 +267,11 @@ def reclaim(*, lease_seconds: int) -> Reclaimed:
     return Reclaimed(outcome=ReclaimOutcome(code), lost=[_lost_holder(*fields) for fields in _batches(found, 5)])
 
 
+def note_out_of_reach() -> None:
+    """This process found the store out of reach, by another way than these functions."""
+    _Reach.lost = True
+
+
 def _lost_holder(name: bytes, execution_id: bytes, token: bytes, number: int, started: bytes) -> LostHolder:
     return LostHolder(agent=name.decode(), execution_id=_uuid(execution_id), token=_uuid(token), number=number, started=started == b"1")
 

@@ -84,7 +84,12 @@ class Housekeeper(threading.Thread):
                 finally:
                     cache.delete(LOCK)
             return True
-        except (Error, SlotsUnavailable, RedisError) as error:
+        except RedisError as error:
+            # The lock was what could not be had, so the gate wasn't asked: it was as far away from whoever had to renew.
+            manager.note_out_of_reach()
+            log.warning("housekeeping.failed", work=work.__name__, error=str(error))
+            return False
+        except (Error, SlotsUnavailable) as error:
             log.warning("housekeeping.failed", work=work.__name__, error=str(error))
             return False
         except Exception:

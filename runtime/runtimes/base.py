@@ -56,8 +56,13 @@ class Stop:
         return time.monotonic() < self.deadline
 
     def extend(self, deadline: float) -> None:
-        """Move the deadline, and tell whoever passes it on: the keeper's call after each renewal."""
+        """Move the deadline forward, and tell whoever passes it on: the keeper's call after each renewal.
+
+        Never back: the renewal and the look at the row come from two threads, and the later word holds.
+        """
         with self._lock:
+            if self.deadline != float("inf"):
+                deadline = max(deadline, self.deadline)
             self.deadline = deadline
             listeners = list(self._extended)
         for listener in listeners:

@@ -1,7 +1,9 @@
-"""The keeper: one thread a worker process that holds on to the leases of all its runs.
+"""The keeper: two threads a worker process that hold on to the leases of all its runs.
 
-Each second one query tells which runs were cancelled or fenced; at each renewal interval one pipeline renews every lease.
-What it learns it tells each run through its `Stop`: a reason to end, or a later deadline.
+One looks at the rows each second, by one query: which runs were cancelled or fenced. The other renews every lease at each
+renewal interval, by one pipeline. They are two so that neither waits for the other's store: while Redis hangs the rows carry
+the runs, while the database hangs the leases do. What they learn they tell each run through its `Stop`: a reason to end, or
+a later deadline.
 """
 
 import threading
@@ -37,7 +39,7 @@ def margin_seconds() -> float:
 
 @dataclass
 class Watched:
-    """A lease the keeper holds on to. `flush` stores what the run emitted; it is called from the keeper's thread."""
+    """A lease the keeper holds on to. `flush` stores what the run emitted; it is called from the thread that looks at the rows."""
 
     lease: Lease
     stop: Stop
@@ -51,18 +53,18 @@ class Keeper:
     def __init__(self) -> None:
         self._watched: dict[uuid.UUID, Watched] = {}
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._threads: dict[str, threading.Thread] = {}
         self._manager = CapacityManager()
         self._ending: StopReason | None = None
+        self._renew_at = 0.0
 
     def watch(self, *, lease: Lease, stop: Stop, flush: Callable[[], object], renewed_at: float) -> None:
         """Hold on to a started lease from now on; `renewed_at` is the monotonic time before its last renewal was sent."""
         stop.extend(renewed_at + conf.lease_seconds - margin_seconds())
         with self._lock:
             self._watched[lease.token] = Watched(lease=lease, stop=stop, flush=flush, renewed_at=renewed_at)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
-                self._thread.start()
+            self._ensure_thread("keeper", self._look_at_rows)
+            self._ensure_thread("renewer", self._renew_leases)
             ending = self._ending
         if ending is not None:
             stop(ending)
@@ -84,31 +86,36 @@ class Keeper:
         for watched in self.runs():
             watched.stop(reason)
 
-    def _keep(self) -> None:
-        renew_at = 0.0
+    def _ensure_thread(self, name: str, step: Callable[[list[Watched]], None]) -> None:
+        thread = self._threads.get(name)
+        if thread is None or not thread.is_alive():
+            thread = self._threads[name] = threading.Thread(target=self._keep, args=[step], name=name, daemon=True)
+            thread.start()
+
+    def _keep(self, step: Callable[[list[Watched]], None]) -> None:
         while True:
             began = time.monotonic()
             try:
-                renew_at = self._pass(began=began, renew_at=renew_at)
+                if watched := self.runs():
+                    step(watched)
+                    # Both threads ask it: the other one may be held up by its store.
+                    for one in watched:
+                        _end_past_deadline(one)
                 hand_back()
             except Exception:
-                # Every lease of this process hangs on this thread: whatever goes wrong, the next pass must come.
+                # Every lease of this process hangs on these threads: whatever goes wrong, the next pass must come.
                 log.exception("keeper.broke")
             # A row carries its run for a margin: it must be asked more often than that.
             time.sleep(max(0.05, min(TICK_SECONDS, margin_seconds() / 2) - (time.monotonic() - began)))
 
-    def _pass(self, *, began: float, renew_at: float) -> float:
-        """When to renew next."""
-        watched = self.runs()
-        if not watched:
-            return renew_at
+    def _look_at_rows(self, watched: list[Watched]) -> None:
         self._look(watched)
-        if began >= renew_at:
-            renew_at = began + conf.lease_renew_seconds if self._renew(watched) else began
-        for one in watched:
-            _flush(one)
-            _end_past_deadline(one)
-        return renew_at
+        _flush(watched)
+
+    def _renew_leases(self, watched: list[Watched]) -> None:
+        began = time.monotonic()
+        if began >= self._renew_at:
+            self._renew_at = began + conf.lease_renew_seconds if self._renew(watched) else began
 
     def _look(self, watched: list[Watched]) -> None:
         """Ask by one query which rows are still this process's runs, and of which the cancel was asked; tell the runs.
@@ -165,11 +172,15 @@ class Keeper:
             return one.lease.token in self._watched
 
 
-def _flush(one: Watched) -> None:
-    try:
-        one.flush()
-    except Error as error:
-        log.warning("keeper.events_not_stored", execution_id=str(one.lease.execution_id), error=str(error))
+def _flush(watched: list[Watched]) -> None:
+    """Store what the runs emitted; after a failure the rest waits for the next pass, which must not wait for each of them."""
+    for one in watched:
+        try:
+            one.flush()
+        except Error as error:
+            close_old_connections()
+            log.warning("keeper.events_not_stored", execution_id=str(one.lease.execution_id), error=str(error))
+            return
 
 
 def _end_past_deadline(one: Watched) -> None:
