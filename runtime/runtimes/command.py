@@ -66,7 +66,7 @@ class Conversation:
         self._ends_at = time.monotonic() + run.timeout_seconds
         self._ending: Result | None = None
         self._input = memoryview(run.message.encode("utf-8", "replace"))
-        self._output = Output(emit)
+        self._output = Output(emit, keep_text=True)
         self._errors = b""
         self._left = conf.max_output_bytes
         self._selector = selectors.DefaultSelector()

@@ -80,7 +80,7 @@ class _Call:
         self._hard_limit_at = time.monotonic() + run.timeout_seconds + HARD_LIMIT_SECONDS
         self._told = asyncio.Event()
         self._parts = Handoff(thread.loop)
-        self._output = Output(emit)
+        self._output = Output(emit, keep_text=False)
         self._sent = self._answered = self._streamed = self._broke = False
 
     def make(self) -> Result:
@@ -103,7 +103,6 @@ class _Call:
         try:
             for part in self._parts:
                 self._output.feed(part)
-            self._output.close()
         except BaseException:
             self._tell()
             for _ in self._parts:
@@ -112,6 +111,7 @@ class _Call:
 
     def _outcome_of_stream(self) -> Result:
         """The outcome of a stream that came to its end."""
+        self._output.close()
         if self._output.answer is not None:
             return self._output.answer
         # Nobody said that the work is over.

@@ -11,10 +11,14 @@ MAX_TYPE_CHARACTERS = 32
 
 
 class Output:
-    """Takes bytes as they come and passes events on at once. Text lines that came together are one event."""
+    """Takes bytes as they come and passes events on at once. Text lines that came together are one event.
 
-    def __init__(self, emit: Emit) -> None:
+    With `keep_text` what is no event is kept as well: the answer of programs that know nothing of results.
+    """
+
+    def __init__(self, emit: Emit, *, keep_text: bool) -> None:
         self._emit = emit
+        self._keep_text = keep_text
         self._line = bytearray()
         self._together: list[str] = []
         self._text = io.StringIO()
@@ -29,6 +33,8 @@ class Output:
             return
         block, _, rest = bytes(self._line).rpartition(b"\n")
         self._line = bytearray(rest)
+        if not (self._kept or self._keep_text or b"result" in block):
+            return
         if b"{" in block:
             for line in block.split(b"\n"):
                 self._take(line)
@@ -48,7 +54,7 @@ class Output:
 
     @property
     def text(self) -> str:
-        """All that was no event."""
+        """All that was no event, where it is kept."""
         return self._text.getvalue().removesuffix("\n")
 
     def _take(self, line: bytes) -> None:
@@ -74,7 +80,8 @@ class Output:
             return
         text = "\n".join(self._together)
         self._together.clear()
-        self._text.write(text + "\n")
+        if self._keep_text:
+            self._text.write(text + "\n")
         if text.strip():
             self._pass("text", {"text": text})
 

@@ -28,17 +28,20 @@ class Ledger:
         self.url = url
         self.peak = 0
         self._calls: list[Call] = []
+        self._active = 0
         self._lock = threading.Lock()
 
     def begin(self, call: Call) -> None:
         """Write down a task that begins."""
         with self._lock:
             self._calls.append(call)
-            self.peak = max(self.peak, self._count())
+            self._active += 1
+            self.peak = max(self.peak, self._active)
 
     def end(self, call: Call) -> None:
         """Write down that its work is over."""
         with self._lock:
+            self._active -= 1
             call.ended = True
 
     @property
@@ -61,7 +64,7 @@ class Ledger:
     def active(self) -> int:
         """How many go on right now."""
         with self._lock:
-            return self._count()
+            return self._active
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -72,6 +75,3 @@ class Ledger:
     def messages(self) -> list[str]:
         """The messages, in the order their work began."""
         return [call.message for call in self.calls]
-
-    def _count(self) -> int:
-        return sum(not call.ended for call in self._calls)

@@ -5,21 +5,26 @@ Words of a message that it obeys, in any place:
     status=429    answers that status               garbage    answers 200 with what isn't JSON
     size=1000     a response of so many characters  cut        closes the connection in the middle of its answer
     deaf=3        answers 500 to the first three terminates, and works on
+    mumbles       answers a terminate a byte at a time, and works on
     stubborn      confirms a terminate only after its work is done, and then answers success all the same
+    raw=silence   one of the answers of `hostile`   to=http://…   answers 302 and that address
 Anything else in it is the task; the response is `done: {message}`.
 
 `server.url` is one agent; `server.at("name")` is the ledger of another one, with a URL, a peak and an order of its own.
 An id that was told to terminate is refused (409) from then on, known or not.
 """
 
+import contextlib
 import json
 import re
 import socket
+import sys
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from . import hostile
 from .ledger import Call, Ledger
 
 USAGE = {"input_tokens": 11, "output_tokens": 7, "cost_usd": 0.0042}
@@ -109,6 +114,11 @@ class _Http(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.agents = agents
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of it, unless it is that Trinity hung up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Http
@@ -125,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found := re.fullmatch(r"/?(.*?)/api/task", self.path):
             self._task(found[1], json.loads(body))
         elif found := re.fullmatch(r".*/api/executions/([^/]+)/terminate", self.path):
-            self._answer(self.server.agents.terminate(found[1]), {})
+            self._end_task(found[1])
         else:
             self._answer(404, {"detail": "No such path"})
 
@@ -135,10 +145,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(409, {"detail": "This execution was terminated"})
             return
         try:
+            if raw := re.search(r"\braw=(\S+)", call.message):
+                self._misbehave(call, raw[1])
+                return
             self._work(call)
         finally:
             self.server.agents.end_call(name, call)
         self._answer_task(call)
+
+    def _misbehave(self, call: Call, answer: str) -> None:
+        self.close_connection = True
+        with contextlib.suppress(OSError):  # Trinity hung up
+            hostile.ANSWERS[answer](hostile.Wire(self.connection, call))
+
+    def _end_task(self, execution_id: str) -> None:
+        call = next((call for call in self.server.agents.calls if call.execution_id == execution_id), None)
+        if call is not None and "mumbles" in call.message.split():
+            with contextlib.suppress(OSError):
+                hostile.ANSWERS["dribbled-head"](hostile.Wire(self.connection, call))
+            self.close_connection = True
+        else:
+            self._answer(self.server.agents.terminate(execution_id), {})
 
     def _work(self, call: Call) -> None:
         if "hang" in call.message.split():
@@ -155,6 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, b"<html>not what was asked for")
         elif "cut" in words:
             self._cut()
+        elif elsewhere := re.search(r"\bto=(\S+)", call.message):
+            self._send(302, b"{}", Location=elsewhere[1])
         elif status := number(call.message, "status"):
             self._answer(int(status), {"detail": "authentication failed" if "auth" in words else f"told to answer {int(status)}"})
         else:
@@ -170,9 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, fields: dict[str, Any]) -> None:
         self._send(status, json.dumps(fields).encode())
 
-    def _send(self, status: int, data: bytes) -> None:
+    def _send(self, status: int, data: bytes, **headers: str) -> None:
         try:
             self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
