@@ -332,15 +332,16 @@ def expire(*, seconds: float) -> list[Execution]:
     return [row for row in waited if fail_queued(execution_id=row.pk, error_code="expired", error=sentence, session_id=row.session_id)]
 
 
-def mend_sessions() -> int:
-    """Make startable what waits for a run of its session though none is left; returns how many rows."""
+def mend_sessions() -> list[Execution]:
+    """Make startable what waits for a run of its session though none is left; returns the rows as they were."""
     before_it = Execution.objects.filter(Q(status=Status.QUEUED, startable=True) | Q(slot_token__isnull=False), session=OuterRef("session"))
     stuck = Execution.objects.filter(~Exists(before_it), status=Status.QUEUED, startable=False)
-    mended = stuck.filter(session=None).update(startable=True)
-    first_of = {session_id: pk for pk, session_id in stuck.exclude(session=None).order_by("-queued_at").values_list("pk", "session_id")}
-    for session_id, pk in first_of.items():
-        mended += _ending(stuck.filter(pk=pk).exists, execution_id=pk, session_id=session_id)
-    return mended
+    found = list(stuck.only("agent_id", "agent_name", "session_id").order_by("-queued_at", "-id"))
+    first_of = {row.session_id: row for row in found if row.session_id is not None}
+    without = [row for row in found if row.session_id is None and stuck.filter(pk=row.pk).update(startable=True)]
+    return without + [
+        row for row in first_of.values() if _ending(stuck.filter(pk=row.pk).exists, execution_id=row.pk, session_id=row.session_id)
+    ]
 
 
 def forget_key(record: IdempotencyKey, *, older_than: timedelta) -> bool:

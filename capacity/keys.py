@@ -1,7 +1,7 @@
 """The names of every Redis key of the slots.
 
 All of them are gone at FLUSHALL and come back by a rebuild. Permanent (no TTL): `holders`, `slots`, `leases` (empty ones vanish),
-`versions`, `epoch`. With a TTL: `slot`, `rebuild`, `reclaimed`.
+`versions`, `epoch`, and `repairs`, a few counters. With a TTL: `slot`, `rebuild`, `reclaimed`, `ending`.
 """
 
 SLOTS = "agent:slots:"
@@ -47,6 +47,16 @@ def rebuild() -> str:
 def reclaimed() -> str:
     """STRING, for an hour: unix time of the last reclaim pass."""
     return "agent:reclaimed"
+
+
+def ending(token: object) -> str:
+    """HASH, while a fenced run is told to end: `told`, `next` (µs: first told, to be asked again) and `pause` (seconds)."""
+    return f"agent:ending:{token}"
+
+
+def repairs() -> str:
+    """HASH: kind of repair → how often it was made, by all processes; lost at a flush, as any counter may be."""
+    return "trinity:repairs"
 
 
 def hints() -> str:

@@ -6,6 +6,9 @@ from enum import IntEnum, StrEnum
 
 from backlog.drafts import Queued
 
+#: A slot's hard limit is its run's own time-out plus this; `lua/common.lua` has the same number.
+HARD_LIMIT_MARGIN_SECONDS = 300
+
 
 class RenewOutcome(IntEnum):
     """What became of one lease's renewal."""
@@ -32,6 +35,29 @@ class Lease:
     token: uuid.UUID
     timeout_seconds: int
     number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostHolder:
+    """A holder whose lease ended; it keeps its slot until it is released. `started`: its work may have begun."""
+
+    agent: str
+    execution_id: uuid.UUID
+    token: uuid.UUID
+    number: int
+    started: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetHolder:
+    """A holder as repair sees it."""
+
+    agent: str
+    execution_id: uuid.UUID
+    token: uuid.UUID
+    number: int
+    phase: Phase
+    age_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from fleet.models import Agent, FleetSettings
 from . import slots
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SessionBusy, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
-from .leases import Acquired, Admission, Admitted, Lease, Phase, RenewOutcome
+from .leases import HARD_LIMIT_MARGIN_SECONDS, Acquired, Admission, Admitted, FleetHolder, Lease, LostHolder, Phase, RenewOutcome
 from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
 
 log = structlog.get_logger(__name__)
@@ -164,7 +164,7 @@ class CapacityManager:
         known = agent_id or Agent.objects.filter(name=lease.agent, deleted_at=None).values_list("pk", flat=True).first()
         return () if known is None else self._freed(known)
 
-    def holders(self) -> list[slots.FleetHolder]:
+    def holders(self) -> list[FleetHolder]:
         """Every holder of the fleet; raises `SlotsUnavailable` while the gate must be rebuilt."""
         return slots.holders_of_fleet()
 
@@ -281,7 +281,7 @@ class CapacityManager:
         """Renew leases; the first renewal of one starts it. `REBUILDING`: carry on and ask again."""
         return slots.renew(leases=leases, lease_seconds=conf.lease_seconds)
 
-    def reclaim_stale(self) -> list[slots.LostHolder]:
+    def reclaim_stale(self) -> list[LostHolder]:
         """Mark the leases that ended and return every lost holder; frees nothing."""
         reclaimed = slots.reclaim(lease_seconds=conf.lease_seconds)
         return reclaimed.lost
@@ -354,7 +354,7 @@ def held_rows() -> Iterator[slots.Held]:
                 timeout_seconds=row["timeout_seconds"], number=row["slot_number"] or 0,
             ),
             age_seconds=age,
-            remaining_seconds=max(0.0, row["timeout_seconds"] + slots.HARD_LIMIT_MARGIN_SECONDS - age),
+            remaining_seconds=max(0.0, row["timeout_seconds"] + HARD_LIMIT_MARGIN_SECONDS - age),
             preview=row["preview"],
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from core.redis import Call, RedisError, Script, client
 
 from . import keys
 from .errors import SlotsUnavailable
-from .leases import Lease, Phase, RenewOutcome
+from .leases import FleetHolder, Lease, LostHolder, Phase, RenewOutcome
 
 LUA = Path(__file__).parent / "lua"
 SCRIPTS = {path.stem: Script(path, prelude=LUA / "common.lua") for path in sorted(LUA.glob("*.lua")) if path.stem != "common"}
@@ -36,8 +36,6 @@ REBUILD_EXPIRY_MS = 5000
 REBUILD_BATCH = 100
 CLEAR_BATCH = 1000
 PREVIEW_LENGTH = 100
-#: A slot's hard limit is its run's own time-out plus this; `lua/common.lua` has the same number.
-HARD_LIMIT_MARGIN_SECONDS = 300
 
 
 class TakeOutcome(IntEnum):
@@ -94,17 +92,6 @@ class Handed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LostHolder:
-    """A holder whose lease ended; it keeps its slot until it is released. `started`: its work may have begun."""
-
-    agent: str
-    execution_id: uuid.UUID
-    token: uuid.UUID
-    number: int
-    started: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reclaimed:
     """The answer of `reclaim`: every lost holder there is."""
 
@@ -151,18 +138,6 @@ class AgentCount:
     active: int
     lost: int
     version: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class FleetHolder:
-    """A holder as repair sees it."""
-
-    agent: str
-    execution_id: uuid.UUID
-    token: uuid.UUID
-    number: int
-    phase: Phase
-    age_seconds: float
 
 
 class _Reach:

@@ -30,8 +30,9 @@ LOCK_SECONDS = 10
 
 
 def sweep() -> None:
-    """Fill an emptied gate, start what can start, and publish what was granted but not heard of."""
+    """Fill an emptied gate, take slots back from lost runs, start what can start, and publish what was granted but not heard of."""
     dispatch.start(manager.rebuild())
+    repair.repair_lost()
     repair.expire_waiting()
     dispatch.start(manager.drain_all())
     repair.dispatch_again()
@@ -39,9 +40,7 @@ def sweep() -> None:
 
 def reconcile() -> None:
     """Compare rows and slots, in both directions."""
-    repair.repair_lost()
-    repair.repair_rows_without_slot()
-    repair.repair_slots_without_row()
+    repair.compare()
     repair.repair_sessions()
 
 

@@ -27,3 +27,9 @@ def age_slot(store: redis.Redis, name: str, execution_id: object, seconds: float
         pipe.zincrby(keys.leases(), -seconds, f"{name}:{member}")
         pipe.pexpireat(keys.slot(name, member), store.pexpiretime(keys.slot(name, member)) - int(seconds * 1000))
         pipe.execute()
+
+
+def age_ending(store: redis.Redis, token: object, seconds: float) -> None:
+    """As if the fenced run of `token` had been told to end that much earlier, and asked last then."""
+    for field in ("told", "next"):
+        store.hincrby(keys.ending(token), field, -int(seconds * 1_000_000))

@@ -39,8 +39,8 @@ from tests import ageing, chromium, waiting
 from tests.stack import Stack
 
 TIERS = ("flows", "browser")
-#: Keys that stay: those of the slots that describe who holds one (capacity/keys.py), and Celery's queues.
-PERMANENT = ("agent:slots:", "agent:holders:", "agent:leases", "agent:versions", "agent:epoch", "celery:")
+#: Keys that stay: those of the slots that describe who holds one and the counters (capacity/keys.py), and Celery's queues.
+PERMANENT = ("agent:slots:", "agent:holders:", "agent:leases", "agent:versions", "agent:epoch", "trinity:repairs", "celery:")
 
 
 def pytest_configure(config: pytest.Config) -> None:

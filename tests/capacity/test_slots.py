@@ -12,14 +12,14 @@ import redis
 
 from capacity import keys, slots
 from capacity.errors import SlotsUnavailable
-from capacity.leases import Lease
+from capacity.leases import HARD_LIMIT_MARGIN_SECONDS, Lease
 from capacity.slots import HandoverOutcome, Phase, ReclaimOutcome, ReleaseOutcome, RenewOutcome, TakeOutcome
 from core import redis as core_redis
 from core.embedded_store import free_port
 from tests.ageing import age_slot
 
 LEASE = 60
-MARGIN = slots.HARD_LIMIT_MARGIN_SECONDS
+MARGIN = HARD_LIMIT_MARGIN_SECONDS
 
 
 def a_lease(agent: str = "ada", *, timeout: int = 900, number: int = 0) -> Lease:

@@ -22,6 +22,7 @@ from runtime.events import ExecutionFinished
 from runtime.runtimes.base import Result, Stop, StopReason
 from runtime.services import controls, repair, runs
 from runtime.services.keeper import Keeper, keeper, margin_seconds
+from runtime.services.repair import dispatching, steps
 from runtime.services.submit import Submitted, TaskRequest, submit_task
 from runtime.shutdown import leaving
 
@@ -174,7 +175,7 @@ def test_rows_that_were_heard_of_hold_up_no_dispatch(
     dispatch.broker.failed()
     unheard = submit(agent, "not published")
     monkeypatch.setattr(dispatch, "broker", dispatch._Broker())
-    monkeypatch.setattr(repair, "MOST_DISPATCHES_A_PASS", 1)
+    monkeypatch.setattr(dispatching, "MOST_A_PASS", 1)
     repair.dispatch_again()
     assert row(unheard).dispatched_at is not None
 
@@ -184,7 +185,7 @@ def test_a_run_that_began_after_repair_looked_keeps_its_slot(one_slot: Agent) ->
     submitted = submit(one_slot)
     seen = row(submitted)
     begun = begin(submitted)
-    repair._requeue(seen, begun.lease)
+    steps.requeue(seen, begun.lease, slot="gone")
     assert held(one_slot) == [str(submitted.execution_id)]
 
 

@@ -18,6 +18,7 @@ from runtime import dispatch, housekeeping
 from runtime.runtimes.base import Result
 from runtime.services import repair, runs
 from runtime.services.submit import Submitted, TaskRequest, submit_task
+from tests.ageing import age_ending
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 
@@ -61,9 +62,7 @@ def held(agent: Agent) -> list[str]:
     return [str(holder.execution_id) for holder in slots.state(agent.name).holders]
 
 
-def test_a_lost_run_fails_first_and_frees_its_slot_when_its_command_is_surely_dead(
-    one_slot: Agent, valkey: redis.Redis, age_row: Callable[..., Execution]
-) -> None:
+def test_a_lost_run_fails_first_and_frees_its_slot_when_its_command_is_surely_dead(one_slot: Agent, valkey: redis.Redis) -> None:
     first, second = submit(one_slot, "first"), submit(one_slot, "second")
     begun = begin(first)
     end_lease(valkey, first)
@@ -71,7 +70,10 @@ def test_a_lost_run_fails_first_and_frees_its_slot_when_its_command_is_surely_de
     lost = row(first)
     assert (lost.status, lost.error_code, lost.slot_token) == (Status.FAILED, "worker_lost", begun.lease.token)
     assert held(one_slot) == [str(first.execution_id)]
-    age_row(lost, 60)
+    age_ending(valkey, begun.lease.token, 5)
+    repair.repair_lost()
+    assert row(first).slot_token == begun.lease.token
+    age_ending(valkey, begun.lease.token, 5)
     repair.repair_lost()
     assert row(first).slot_token is None
     assert held(one_slot) == [str(second.execution_id)]
@@ -102,10 +104,10 @@ def test_a_slot_without_a_row_is_freed_after_a_while_and_filled(one_slot: Agent,
     slots.acquire(lease=orphan, limit=1, fleet_limit=None, preview="crashed before its insert")
     waiting = submit(one_slot)
     assert waiting.queue_position == 1
-    repair.repair_slots_without_row()
+    repair.compare()
     assert held(one_slot) == [str(orphan.execution_id)]
     valkey.zincrby(keys.slots(one_slot.name), -conf.orphan_seconds - 1, str(orphan.execution_id))
-    repair.repair_slots_without_row()
+    repair.compare()
     assert held(one_slot) == [str(waiting.execution_id)]
 
 
@@ -113,26 +115,30 @@ def test_a_claimed_row_without_a_slot_goes_back_to_its_place(one_slot: Agent, ag
     first, second = submit(one_slot, "first"), submit(one_slot, "second")
     granted = row(first)
     slots.release(lease=runs._lease_of(granted))
-    repair.repair_rows_without_slot()
+    repair.compare()
     assert row(first).slot_token == granted.slot_token
     age_row(granted, conf.orphan_seconds + 1)
-    repair.repair_rows_without_slot()
+    repair.compare()
     again = row(first)
     assert again.status == Status.RUNNING
     assert again.slot_token not in (None, granted.slot_token)
     assert row(second).status == Status.QUEUED
 
 
-def test_a_started_row_without_a_slot_fails_and_the_line_goes_on(one_slot: Agent, age_row: Callable[..., Execution]) -> None:
+def test_a_started_row_without_a_slot_fails_and_keeps_its_token_for_a_lease(
+    one_slot: Agent, valkey: redis.Redis, age_row: Callable[..., Execution]
+) -> None:
     first, second = submit(one_slot, "first"), submit(one_slot, "second")
     begun = begin(first)
     slots.release(lease=begun.lease)
     age_row(row(first), conf.orphan_seconds + 1)
-    repair.repair_rows_without_slot()
+    repair.compare()
     assert (row(first).status, row(first).error_code) == (Status.FAILED, "worker_lost")
-    age_row(row(first), 60)
-    repair.repair_rows_without_slot()
-    assert row(first).slot_token is None
+    housekeeping.sweep()
+    age_ending(valkey, begun.lease.token, conf.lease_seconds - 5)
+    housekeeping.sweep()
+    assert row(first).slot_token == begun.lease.token
+    age_ending(valkey, begun.lease.token, 10)
     housekeeping.sweep()
     assert row(second).status == Status.RUNNING
 

@@ -1,0 +1,62 @@
+"""Rows and slots compared, in both directions."""
+
+import uuid
+from datetime import datetime, timedelta
+
+from django.db.models.functions import Now
+
+from backlog import selectors as rows
+from backlog.models import TERMINAL
+from capacity.leases import FleetHolder, Lease, Phase
+from capacity.manager import CapacityManager
+from core.conf import conf
+
+from .journal import Kind, note
+from .steps import each, free, lease_of, retire, row_of
+
+manager = CapacityManager()
+
+
+def compare() -> None:
+    """Retire rows whose slot is gone, free slots whose row is.
+
+    One look at each while all is well. Rows are read before the gate, so that the slot of a row is seen there; what has a
+    slot but no row is therefore looked for once more, in the rows as they are by then.
+    """
+    seen = list(rows.holding().annotate(now=Now()).values_list("pk", "slot_token", "granted_at", "now"))
+    holders = manager.holders()
+    held = {(holder.execution_id, holder.token) for holder in holders}
+    without_slot = [(pk, token) for pk, token, granted_at, now in seen if token and (pk, token) not in held and _is_old(granted_at, now)]
+    each(without_slot, _retire_gone)
+    tokens = {pk: token for pk, token, _, _ in seen}
+    _free_rowless([holder for holder in holders if tokens.get(holder.execution_id) != holder.token])
+
+
+def _is_old(granted_at: datetime | None, now: datetime) -> bool:
+    """Whether a claim in place has had the time to move its slot."""
+    return granted_at is None or now - granted_at > timedelta(seconds=conf.orphan_seconds)
+
+
+def _retire_gone(found: tuple[uuid.UUID, uuid.UUID]) -> None:
+    execution_id, token = found
+    row = row_of(execution_id)
+    if row is not None and row.slot_token == token:
+        retire(row, lease_of(row), slot="gone")
+
+
+def _free_rowless(suspects: list[FleetHolder]) -> None:
+    tokens = rows.tokens_of([holder.execution_id for holder in suspects]) if suspects else {}
+
+    def free_rowless(holder: FleetHolder) -> None:
+        token, status = tokens.get(holder.execution_id, (None, ""))
+        if token == holder.token:
+            return
+        has_ended = status in TERMINAL
+        if not has_ended and holder.phase != Phase.LOST and holder.age_seconds <= conf.orphan_seconds:
+            return
+        lease = Lease(agent=holder.agent, execution_id=holder.execution_id, token=holder.token, timeout_seconds=0, number=holder.number)
+        # Only as it was seen: a request that was long at inserting its row may have done so, and a worker have begun it.
+        free(row_of(holder.execution_id), lease, phase=None if has_ended else holder.phase)
+        note(Kind.SLOT_WITHOUT_ROW, lease, slot=holder.phase.value, slot_number=holder.number, row=status or "none")
+
+    each(suspects, free_rowless)
