@@ -54,10 +54,14 @@ def test_one_agents_long_line_does_not_delay_anothers_only_row(stack: Stack, age
     busy = stack.make_agent(runtime={"kind": "http", "url": agent_server.at("busy").url}, limit=1, depth=300)
     other = stack.make_agent(runtime={"kind": "http", "url": agent_server.at("other").url}, limit=1)
     api = stack.api()
-    line = [submit(api, busy, f"sleep=0.02 {number}")["execution_id"] for number in range(200)]
+    # The first one holds the line until all of it is there; it takes eight seconds from then on, however fast the machine.
+    line = [submit(api, busy, "hang")["execution_id"]]
+    line += [submit(api, busy, f"sleep=0.04 {number}")["execution_id"] for number in range(200)]
+    until(lambda: agent_server.active == 1)
+    agent_server.let_go()
     only = submit(api, other, "the only one")
     assert only["status"] == "accepted"
-    until(lambda: all_ended(api, [only["execution_id"]]))
+    until(lambda: all_ended(api, [only["execution_id"]]), 8)
     assert unsettled(stack, busy) > 0
     until(lambda: unsettled(stack, busy) == 0, 60)
     assert agent_server.at("busy").started == line
