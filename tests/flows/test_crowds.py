@@ -56,7 +56,7 @@ def test_one_agents_long_line_does_not_delay_anothers_only_row(stack: Stack, age
     api = stack.api()
     # The first one holds the line until all of it is there; it takes eight seconds from then on, however fast the machine.
     line = [submit(api, busy, "hang")["execution_id"]]
-    line += [submit(api, busy, f"sleep=0.04 {number}")["execution_id"] for number in range(200)]
+    line += [submit(api, busy, f"sleep=0.1 {number}")["execution_id"] for number in range(80)]
     until(lambda: agent_server.active == 1)
     agent_server.let_go()
     only = submit(api, other, "the only one")
