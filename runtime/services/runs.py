@@ -5,6 +5,7 @@ a run writes its result and claims the next row in one transaction, moves the sl
 itself. A message or a thread that finds anything else than it expects drops it: the row's token is the fence.
 """
 
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -59,7 +60,7 @@ class Begun:
 
 def run_execution(*, execution_id: uuid.UUID, token: uuid.UUID) -> None:
     """Carry an admitted execution, and after it the next ones in line, until there is none or enough."""
-    begun = begin_run(execution_id=execution_id, token=token)
+    begun = _begin_patiently(execution_id=execution_id, token=token)
     carried = 0
     while begun is not None:
         carried += 1
@@ -262,7 +263,12 @@ def _admissions(free: Callable[[], tuple[Admission, ...]]) -> tuple[Admission, .
 
 
 def _begun(admission: Admission | None) -> Begun | None:
-    return None if admission is None else begin_run(execution_id=admission.execution_id, token=admission.lease.token)
+    return None if admission is None else _begin_patiently(execution_id=admission.execution_id, token=admission.lease.token)
+
+
+def _begin_patiently(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
+    """`begin_run`, tried again for as long as the database is away: its message is gone, and another one may be a minute off."""
+    return _until_stored(lambda: begin_run(execution_id=execution_id, token=token), give_up=leaving)
 
 
 def _outcome(result: Result) -> Outcome:
@@ -270,8 +276,11 @@ def _outcome(result: Result) -> Outcome:
     return Outcome(response=storable(result.response), error_code=result.error_code, error=error, usage=recorded(result.usage))
 
 
-def _until_stored(write: Callable[[], T]) -> T:
-    """What `write` returns, tried again for as long as the database is away: a result is never dropped for it."""
+def _until_stored(write: Callable[[], T], *, give_up: threading.Event | None = None) -> T:
+    """What `write` returns, tried again for as long as the database is away: a result is never dropped for it.
+
+    What can be done later as well isn't tried again once `give_up` is set.
+    """
     pause = 0.1
     while True:
         try:
@@ -279,5 +288,7 @@ def _until_stored(write: Callable[[], T]) -> T:
         except (OperationalError, InterfaceError, InternalError) as error:
             log.warning("database.unreachable", error=str(error))
             close_old_connections()
+            if give_up is not None and give_up.is_set():
+                raise
             time.sleep(pause)
             pause = min(LONGEST_WRITE_PAUSE_SECONDS, pause * 2)
