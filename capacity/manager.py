@@ -11,11 +11,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 import structlog
 from django.db import Error
-from django.db.models import F
+from django.db.models import F, QuerySet, Subquery
 from django.db.models.functions import Left, Now
 
 from backlog import selectors as rows
@@ -26,9 +27,10 @@ from core.conf import conf
 from core.ids import new_token
 from fleet.models import Agent, FleetSettings
 
-from . import slots
+from . import repairs, slots
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SessionBusy, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
+from .keeping import kept
 from .leases import HARD_LIMIT_MARGIN_SECONDS, Acquired, Admission, Admitted, FleetHolder, Lease, LostHolder, Phase, RenewOutcome
 from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
 
@@ -256,12 +258,10 @@ class CapacityManager:
     def _go_round(self, admitted: list[Admission], *, cap: int | None) -> bool:
         """Whether this round over the agents with startable rows has admitted any."""
         before = len(admitted)
-        waiting = list(
-            rows.agents_waiting().order_by(F("served_at").asc(nulls_first=True), "pk").values_list("pk", "name", "max_parallel_tasks")
-        )
-        counts = slots.states([name for _, name, _ in waiting])
-        for pk, name, stored in waiting:
-            if counts[name].active >= stored:
+        waiting = list(_in_turn())
+        counts = slots.states([name for _, name, _, _ in waiting])
+        for pk, name, stored, ceiling in waiting:
+            if counts[name].active >= min(stored, ceiling or 0):
                 continue
             if cap is not None and slots.fleet_count() >= cap:
                 break
@@ -321,6 +321,10 @@ class CapacityManager:
         if not slots.rebuild_open(nonce=nonce):
             return False
         log.warning("slots.rebuilt", holders=len(held), requeued=requeued)
+        with kept(nonce):
+            return self._refilled(nonce, began_at=began_at)
+
+    def _refilled(self, nonce: uuid.UUID, *, began_at: datetime) -> bool:
         slots.step_version(list(Agent.objects.filter(deleted_at=None).values_list("name", flat=True)))
         return True
 
@@ -330,6 +334,9 @@ class CapacityManager:
         The lines that a refill opens are drained by the sweep: an admission made here could not be returned.
         """
         patience = time.monotonic() + REBUILD_PATIENCE_SECONDS
+        repairs.count("slots_rebuilt")
+        if requeued:
+            repairs.count("put_back_in_line", by=requeued)
         while rebuilding(answer := ask()):
             if self.refill():
                 continue
@@ -370,6 +377,17 @@ def _head_past(agent_id: int, passed: set[uuid.UUID]) -> Head | None:
 
 def _numbered(lease: Lease, number: int) -> Lease:
     return replace(lease, number=number)
+def _in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:
+    """Id, name, stored limit and ceiling of the agents that may be drained, the one first that was served the longest ago.
+
+    The ceiling is None while the fleet is paused.
+    """
+    ceiling = FleetSettings.objects.filter(pk=1, paused=False).values("max_parallel_tasks_ceiling")
+    waiting = rows.agents_waiting().filter(paused=False).annotate(ceiling=Subquery(ceiling))
+    in_turn = waiting.order_by(F("served_at").asc(nulls_first=True), "pk")
+    return in_turn.values_list("pk", "name", "max_parallel_tasks", "ceiling")
+
+
 
 
 def preview(message: str) -> str:

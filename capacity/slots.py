@@ -292,6 +292,12 @@ def _writing(nonce: uuid.UUID, holders: Sequence[Held], lease_seconds: int) -> C
         )
     ]  # fmt: skip
     return [*GATE, keys.rebuild(), *each_key], [*_fence(nonce), lease_seconds, *each_arg]
+def rebuild_keep(*, nonce: uuid.UUID) -> bool:
+    """Let the nonce live for another expiry; False when it is no longer its turn."""
+    with _translated():
+        return bool(SCRIPTS["rebuild_write"](keys=[*GATE, keys.rebuild()], args=[*_fence(nonce), 0]))
+
+
 
 
 def rebuild_open(*, nonce: uuid.UUID) -> bool:

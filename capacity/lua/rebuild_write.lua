@@ -3,7 +3,7 @@
 -- KEYS  epoch, versions, leases, rebuild, then for each holder: slots, holders, slot
 -- ARGV  nonce, its expiry in ms, lease in seconds, then for each holder: agent name, execution id, token, number,
 --       timeout in seconds, seconds since it began, seconds left to its hard limit, preview
--- Returns 1: written; 0: no longer this nonce's turn, nothing written.
+-- Returns 1: written; 0: no longer this nonce's turn, nothing written. Without a holder it only keeps the nonce.
 -- Invariant: every holder keeps its token, and its number unless that is missing or another holder's; then it gets the
 --   lowest free one. Writing a holder twice is writing it once.
 local epoch_key, versions_key, leases_key, rebuild_key = unpack(KEYS, 1, 4)

@@ -17,13 +17,13 @@ def waiting_messages() -> int | None:
     """
     if dispatch.broker.rests():
         return None
+    queue = current_app.amqp.queues[current_app.conf.task_default_queue]
     with current_app.connection_for_write() as connection:
         try:
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=1)
-            declared = connection.channel().queue_declare(queue=current_app.conf.task_default_queue, passive=True)
-        except connection.channel_errors:
-            return 0  # there is no queue yet
-        except (OperationalError, OSError, *connection.connection_errors) as error:
+            # As workers declare it, not passively: with Redis that looks for the queue under a name without its prefix.
+            declared = connection.channel().queue_declare(queue=queue.name, durable=queue.durable, auto_delete=False)
+        except (OperationalError, OSError, *connection.connection_errors, *connection.channel_errors) as error:
             dispatch.broker.failed()
             log.warning("broker.not_asked", error=str(error))
             return None

@@ -12,13 +12,12 @@ from capacity.leases import Lease
 from capacity.manager import CapacityManager
 from core.conf import conf
 from core.ids import new_id, new_token
-from fleet.models import Agent, OnFull
-from fleet.principals import Principal
+from fleet.models import Agent
 from runtime import dispatch, housekeeping
 from runtime.runtimes.base import Result
 from runtime.services import repair, runs
-from runtime.services.submit import Submitted, TaskRequest, submit_task
 from tests.ageing import age_ending
+from tests.runtime.repairing import begin, end_lease, hear_all, held, messages, row, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 
@@ -29,37 +28,6 @@ def one_slot(make_agent: Callable[..., Agent], valkey: redis.Redis) -> Agent:
     CapacityManager().refill()
     repair.repair_lost()
     return make_agent(limit=1)
-
-
-def submit(agent: Agent, message: str = "hello") -> Submitted:
-    """Submit as the agent's owner."""
-    asked = TaskRequest(message=message, on_full=OnFull.QUEUE)
-    return submit_task(principal=Principal.of_user(agent.owner), name=agent.name, request=asked)
-
-
-def row(submitted: Submitted) -> Execution:
-    """The row as it is now."""
-    return Execution.objects.get(pk=submitted.execution_id)
-
-
-def begin(submitted: Submitted) -> runs.Begun:
-    """Start the granted row and die before its work is watched: nobody renews its lease."""
-    granted = row(submitted)
-    assert granted.slot_token is not None
-    begun = runs.begin_run(execution_id=granted.pk, token=granted.slot_token)
-    assert begun is not None
-    return begun
-
-
-def end_lease(valkey: redis.Redis, submitted: Submitted) -> None:
-    """As if the holder's lease had ended a second ago."""
-    now = valkey.time()[0]
-    valkey.zadd(keys.leases(), {f"{submitted.agent.name}:{submitted.execution_id}": now - 1})
-
-
-def held(agent: Agent) -> list[str]:
-    """Ids of the executions that hold a slot of the agent."""
-    return [str(holder.execution_id) for holder in slots.state(agent.name).holders]
 
 
 def test_a_lost_run_fails_first_and_frees_its_slot_when_its_command_is_surely_dead(one_slot: Agent, valkey: redis.Redis) -> None:
@@ -145,22 +113,42 @@ def test_a_started_row_without_a_slot_fails_and_keeps_its_token_for_a_lease(
 
 def test_a_granted_row_is_dispatched_again_later_and_later(one_slot: Agent, valkey: redis.Redis, age_row: Callable[..., Execution]) -> None:
     first = submit(one_slot)
+    hear_all(valkey)
+    repair.dispatch_again()
+    assert messages(valkey) == 0
+    for number, pause in enumerate((1, 2, 4, 8), start=2):
+        age_row(row(first), conf.redispatch_seconds * pause - 5)
+        repair.dispatch_again()
+        assert messages(valkey) == 0
+        age_row(row(first), 10)
+        repair.dispatch_again()
+        assert (messages(valkey), row(first).dispatches) == (1, number)
+        hear_all(valkey)
 
-    def messages() -> int:
-        return valkey.llen("celery:trinity")  # type: ignore[return-value]
 
-    before = messages()
+def test_while_messages_wait_for_a_free_thread_only_one_is_sent_again_a_pass(
+    make_agent: Callable[..., Agent], valkey: redis.Redis, age_row: Callable[..., Execution]
+) -> None:
+    agent = make_agent(limit=5)
+    granted = [submit(agent, f"task {number}") for number in range(5)]
+    for one in granted:
+        age_row(row(one), conf.redispatch_seconds + 1)
     repair.dispatch_again()
-    assert messages() == before
+    assert messages(valkey) == 6
+    hear_all(valkey)
+    repair.dispatch_again()
+    assert messages(valkey) == 4
+    assert [row(one).dispatches for one in granted] == [2] * 5
+
+
+def test_nothing_is_sent_again_while_the_broker_is_away(one_slot: Agent, valkey: redis.Redis, age_row: Callable[..., Execution]) -> None:
+    first = submit(one_slot)
     age_row(row(first), conf.redispatch_seconds + 1)
+    hear_all(valkey)
+    dispatch.broker.failed()
     repair.dispatch_again()
-    assert (messages(), row(first).dispatches) == (before + 1, 2)
-    age_row(row(first), conf.redispatch_seconds + 1)
-    repair.dispatch_again()
-    assert messages() == before + 1
-    age_row(row(first), conf.redispatch_seconds + 1)
-    repair.dispatch_again()
-    assert (messages(), row(first).dispatches) == (before + 2, 3)
+    dispatch.broker.recovered()
+    assert (messages(valkey), row(first).dispatches) == (0, 1)
 
 
 def test_a_row_whose_publish_failed_is_dispatched_by_the_next_sweep(one_slot: Agent, valkey: redis.Redis) -> None:

@@ -12,13 +12,12 @@ from backlog.models import Execution, ExecutionEvent
 from capacity import repairs
 from capacity.leases import Lease
 
+from ..event_log import ATTEMPTS, REPAIR
+
 log = structlog.get_logger(__name__)
 
-EVENT_TYPE = "repair"
 #: An execution that is repaired without end must not fill the database.
 MOST_EVENTS = 100
-#: Tries to get a number in the log while a run writes to it as well.
-ATTEMPTS = 5
 
 
 class Kind(StrEnum):
@@ -63,7 +62,7 @@ def _store(execution_id: uuid.UUID, data: dict[str, Any]) -> None:
             return
         try:
             with transaction.atomic():
-                ExecutionEvent.objects.create(execution_id=execution_id, seq=seq, type=EVENT_TYPE, data=data)
+                ExecutionEvent.objects.create(execution_id=execution_id, seq=seq, type=REPAIR, data=data)
         except IntegrityError:
             if not left:
                 raise
@@ -73,7 +72,7 @@ def _store(execution_id: uuid.UUID, data: dict[str, Any]) -> None:
 
 def _next_seq(execution_id: uuid.UUID) -> int | None:
     """The number after the log's last; None where there is no such row, or it was repaired often enough."""
-    repaired = Count("events", filter=Q(events__type=EVENT_TYPE))
+    repaired = Count("events", filter=Q(events__type=REPAIR))
     found = Execution.objects.filter(pk=execution_id).order_by().values("pk").annotate(last=Max("events__seq"), repaired=repaired).first()
     if found is None or found["repaired"] >= MOST_EVENTS:
         return None
