@@ -312,6 +312,10 @@ class CapacityManager:
         nonce, began_at = uuid.uuid4(), rows.database_now()
         if not slots.rebuild_begin(nonce=nonce):
             return False
+        with kept(nonce):
+            return self._refilled(nonce, began_at=began_at)
+
+    def _refilled(self, nonce: uuid.UUID, *, began_at: datetime) -> bool:
         # Not what was granted since: a rebuilder that stood still here finds the gate of its successor open.
         requeued = backlog.undo_all_claims(granted_before=began_at)
         held = list(held_rows())
@@ -321,10 +325,9 @@ class CapacityManager:
         if not slots.rebuild_open(nonce=nonce):
             return False
         log.warning("slots.rebuilt", holders=len(held), requeued=requeued)
-        with kept(nonce):
-            return self._refilled(nonce, began_at=began_at)
-
-    def _refilled(self, nonce: uuid.UUID, *, began_at: datetime) -> bool:
+        repairs.count("slots_rebuilt")
+        if requeued:
+            repairs.count("put_back_in_line", by=requeued)
         slots.step_version(list(Agent.objects.filter(deleted_at=None).values_list("name", flat=True)))
         return True
 
@@ -334,9 +337,6 @@ class CapacityManager:
         The lines that a refill opens are drained by the sweep: an admission made here could not be returned.
         """
         patience = time.monotonic() + REBUILD_PATIENCE_SECONDS
-        repairs.count("slots_rebuilt")
-        if requeued:
-            repairs.count("put_back_in_line", by=requeued)
         while rebuilding(answer := ask()):
             if self.refill():
                 continue
@@ -366,17 +366,6 @@ def held_rows() -> Iterator[slots.Held]:
         )  # fmt: skip
 
 
-def _fleet_cap() -> int | None:
-    return FleetSettings.objects.filter(pk=1).values_list("max_concurrent_tasks", flat=True).first()
-
-
-def _head_past(agent_id: int, passed: set[uuid.UUID]) -> Head | None:
-    row = rows.startable(agent_id).exclude(pk__in=passed).only("id", "timeout_seconds", "message").first()
-    return None if row is None else Head(id=row.pk, timeout_seconds=row.timeout_seconds, preview=preview(row.message))
-
-
-def _numbered(lease: Lease, number: int) -> Lease:
-    return replace(lease, number=number)
 def _in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:
     """Id, name, stored limit and ceiling of the agents that may be drained, the one first that was served the longest ago.
 
@@ -388,6 +377,17 @@ def _in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:
     return in_turn.values_list("pk", "name", "max_parallel_tasks", "ceiling")
 
 
+def _fleet_cap() -> int | None:
+    return FleetSettings.objects.filter(pk=1).values_list("max_concurrent_tasks", flat=True).first()
+
+
+def _head_past(agent_id: int, passed: set[uuid.UUID]) -> Head | None:
+    row = rows.startable(agent_id).exclude(pk__in=passed).only("id", "timeout_seconds", "message").first()
+    return None if row is None else Head(id=row.pk, timeout_seconds=row.timeout_seconds, preview=preview(row.message))
+
+
+def _numbered(lease: Lease, number: int) -> Lease:
+    return replace(lease, number=number)
 
 
 def preview(message: str) -> str:
