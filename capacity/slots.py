@@ -275,6 +275,12 @@ def _cleared(nonce: uuid.UUID, batch: Sequence[str]) -> bool:
     return bool(SCRIPTS["rebuild_clear"](keys=[keys.epoch(), keys.rebuild(), *batch], args=_fence(nonce)))
 
 
+def rebuild_keep(*, nonce: uuid.UUID) -> bool:
+    """Let the nonce live for another expiry; False when it is no longer its turn."""
+    with _translated():
+        return bool(SCRIPTS["rebuild_write"](keys=[*GATE, keys.rebuild()], args=[*_fence(nonce), 0]))
+
+
 def rebuild_write(*, nonce: uuid.UUID, holders: Sequence[Held], lease_seconds: int) -> bool:
     """Write started rows' slots back, each with a fresh lease; False when it is no longer this nonce's turn."""
     with _translated():
@@ -292,12 +298,6 @@ def _writing(nonce: uuid.UUID, holders: Sequence[Held], lease_seconds: int) -> C
         )
     ]  # fmt: skip
     return [*GATE, keys.rebuild(), *each_key], [*_fence(nonce), lease_seconds, *each_arg]
-def rebuild_keep(*, nonce: uuid.UUID) -> bool:
-    """Let the nonce live for another expiry; False when it is no longer its turn."""
-    with _translated():
-        return bool(SCRIPTS["rebuild_write"](keys=[*GATE, keys.rebuild()], args=[*_fence(nonce), 0]))
-
-
 
 
 def rebuild_open(*, nonce: uuid.UUID) -> bool:
