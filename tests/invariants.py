@@ -50,6 +50,7 @@ class SeenRow:
     queued_at: Any = 0
     priority: int = 5
     front: bool = False
+    retry: bool = False
     session: Hashable | None = None
 
     @property
@@ -170,8 +171,8 @@ def check_sessions(rows: Iterable[SeenRow]) -> None:
 
 
 def check_depth(*, rows: Iterable[SeenRow], agents: Iterable[SeenAgent], most_slots: Mapping[str, int]) -> None:
-    """No more in line than submits may have put there, plus claims that were undone. What was put in front doesn't count."""
-    queued = Counter(row.agent for row in rows if row.status == QUEUED and not row.front)
+    """No more in line than submits may have put there, plus claims that were undone; follow-ups and retries don't count."""
+    queued = Counter(row.agent for row in rows if row.status == QUEUED and not row.front and not row.retry)
     for agent in agents:
         if agent.depth is not None and queued[agent.name] > agent.depth + most_slots.get(agent.name, agent.limit):
             raise Violation(f"DEPTH {queued[agent.name]} in the line of {agent.name}, which takes {agent.depth}")

@@ -15,7 +15,7 @@ Sql = Callable[..., list[dict[str, Any]]]
 
 HOLDERS = "agent:holders:"
 _ROWS = """
-SELECT id, agent_name, status, slot_token, slot_number, startable, started_at, queued_at, priority, front, session_id
+SELECT id, agent_name, status, slot_token, slot_number, startable, started_at, queued_at, priority, front, retry_of_id, session_id
 FROM backlog_execution
 """
 _AGENTS = "SELECT name, max_parallel_tasks, paused, max_backlog_depth FROM fleet_agent WHERE deleted_at IS NULL"
@@ -40,6 +40,7 @@ def _row(columns: Mapping[str, Any]) -> SeenRow:
         queued_at=columns["queued_at"],
         priority=columns["priority"],
         front=bool(columns["front"]),
+        retry=columns["retry_of_id"] is not None,
         session=_text(columns["session_id"]),
     )
 

@@ -119,11 +119,12 @@ def test_a_session_that_waits_for_nobody_is_found() -> None:
 
 
 def test_more_in_line_than_the_depth_and_what_may_have_come_back_is_found() -> None:
-    def line(count: int, *, front: bool = False) -> tuple[SeenRow, ...]:
-        return (STARTED, GRANTED, *(replace(WAITING, id=100 + number, front=front) for number in range(count)))
+    def line(count: int, **columns: bool) -> tuple[SeenRow, ...]:
+        return (STARTED, GRANTED, *(replace(WAITING, id=100 + number, **columns) for number in range(count)))  # type: ignore[arg-type]
 
     rest(rows=line(12))
     rest(rows=line(13, front=True))
+    rest(rows=line(13, retry=True))
     rest(rows=line(13), agent=replace(AGENT, depth=None))
     broken("DEPTH", lambda: rest(rows=line(13)))
 
