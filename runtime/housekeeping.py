@@ -18,7 +18,7 @@ from capacity.manager import CapacityManager
 from core.conf import conf
 from core.redis import RedisError
 
-from . import dispatch
+from . import dispatch, heartbeat
 from .services import repair
 
 log = structlog.get_logger(__name__)
@@ -53,8 +53,10 @@ def run_once() -> None:
 class Housekeeper(threading.Thread):
     """Runs both passes at their intervals until told to end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, threads: int | None = None) -> None:
+        """`threads` are those of this process's pool."""
         super().__init__(name="housekeeping", daemon=True)
+        self._threads = threads or conf.worker_threads
         self._ending = threading.Event()
         self._owner = f"{os.uname().nodename}:{os.getpid()}"
 
@@ -63,9 +65,11 @@ class Housekeeper(threading.Thread):
         reconcile_at = 0.0
         while not self._ending.is_set():
             began = time.monotonic()
+            heartbeat.beat(threads=self._threads)
             if self._attempt(sweep) and began >= reconcile_at and self._attempt(reconcile):
                 reconcile_at = began + conf.reconcile_seconds
             self._ending.wait(max(0.05, conf.sweep_seconds - (time.monotonic() - began)))
+        heartbeat.stop()
 
     def end(self) -> None:
         """Ask it to end after the pass under way."""

@@ -28,7 +28,7 @@ class HousekeepingStep(bootsteps.StartStopStep):
 
     def start(self, parent: Any) -> None:
         """Start the thread."""
-        self.thread = Housekeeper()
+        self.thread = Housekeeper(threads=parent.concurrency)
         self.thread.start()
 
     def stop(self, parent: Any) -> None:

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from json.decoder import scanstring
 from typing import Any
 
 from .base import Result
@@ -78,12 +77,13 @@ def _has_too_many_parts(text: str) -> bool:
     while parts <= MAX_PARTS and (mark := _MARK.search(text, position)):
         position = mark.end()
         if mark[0] == '"':
-            position = scanstring(text, position, False)[1]
+            position = _STRING.raw_decode(text, mark.start())[1]
         else:
             parts += 1
     return parts > MAX_PARTS
 
 
+_STRING = json.JSONDecoder(strict=False)
 _MARK = re.compile(r'["\[{,]')
 
 
