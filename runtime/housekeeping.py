@@ -27,6 +27,7 @@ manager = CapacityManager()
 LOCK = "housekeeping"
 #: Outlives a pass by far less than a lease, so that a dead housekeeper is soon replaced.
 LOCK_SECONDS = 10
+RECONCILED = "housekeeping:reconciled"
 
 
 def sweep() -> None:
@@ -42,6 +43,12 @@ def reconcile() -> None:
     """Compare rows and slots, in both directions."""
     repair.compare()
     repair.repair_sessions()
+
+
+def reconcile_in_turn() -> None:
+    """`reconcile` unless another process has within this interval: however many there are, the fleet is compared once."""
+    if cache.add(RECONCILED, True, 0.9 * conf.reconcile_seconds):
+        reconcile()
 
 
 def run_once() -> None:
@@ -66,7 +73,7 @@ class Housekeeper(threading.Thread):
         while not self._ending.is_set():
             began = time.monotonic()
             heartbeat.beat(threads=self._threads)
-            if self._attempt(sweep) and began >= reconcile_at and self._attempt(reconcile):
+            if self._attempt(sweep) and began >= reconcile_at and self._attempt(reconcile_in_turn):
                 reconcile_at = began + conf.reconcile_seconds
             self._ending.wait(max(0.05, conf.sweep_seconds - (time.monotonic() - began)))
         heartbeat.stop()
