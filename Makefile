@@ -7,6 +7,9 @@ PORT ?= 8000
 HOST ?= 127.0.0.1
 DEMO ?= 1
 VENV ?= .venv
+MINUTES ?= 3
+DATABASE ?= sqlite
+STORE ?= valkey
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
 
 BIN := $(VENV)/bin
@@ -34,7 +37,7 @@ run: $(INSTALLED) ## Run all of Trinity in the foreground (PORT=8000, DEMO=0 wit
 
 .PHONY: test
 test: $(INSTALLED) ## Run all tests, each tier with its time
-	@set +e; failed=0; for tier in fast flows browser; do $(MAKE) --no-print-directory test-tier TIER=$$tier || failed=1; done; exit $$failed
+	@set +e; failed=0; for tier in fast flows browser chaos; do $(MAKE) --no-print-directory test-tier TIER=$$tier || failed=1; done; exit $$failed
 
 .PHONY: test-fast
 test-fast: $(INSTALLED) ## Run the tests that need one process only
@@ -43,6 +46,10 @@ test-fast: $(INSTALLED) ## Run the tests that need one process only
 .PHONY: test-long
 test-long: export TEST_LONG := 1
 test-long: test ## Run all tests in their long forms
+
+.PHONY: chaos
+chaos: $(INSTALLED) ## Run a few minutes of faults on a stack under load (MINUTES=3, SEED=…, DATABASE=postgres, STORE=redis)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --database $(DATABASE) --store $(STORE) $(if $(SEED),--seed $(SEED)) $(CHAOS_ARGS)
 
 .PHONY: test-tier
 test-tier: $(INSTALLED)

@@ -38,7 +38,7 @@ from runtime import dispatch
 from tests import ageing, chromium, waiting
 from tests.stack import Stack
 
-TIERS = ("flows", "browser")
+TIERS = ("flows", "browser", "chaos")
 #: Keys that stay: those of the slots that describe who holds one and the counters (capacity/keys.py), and Celery's queues.
 PERMANENT = ("agent:slots:", "agent:holders:", "agent:leases", "agent:versions", "agent:epoch", "trinity:repairs", "celery:")
 
@@ -57,7 +57,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier: what it says itself, or by its directory flows, browser, or else fast."""
+    """Mark each test with its tier: what it says itself, or by its directory flows, browser, chaos, or else fast."""
     for item in items:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             names = {parent.name for parent in item.path.parents}

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -53,10 +53,10 @@ class StackProcess:
         """Start it."""
         self.name = name
         self.log = logs / f"{name}.{secrets.token_hex(3)}.log"
-        self._file: BinaryIO = self.log.open("wb")
-        self.process = subprocess.Popen(
-            tethered(argv), cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=self._file, stderr=self._file, start_new_session=True
-        )
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                tethered(argv), cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
 
     @property
     def pid(self) -> int:
@@ -94,14 +94,11 @@ class StackProcess:
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise AssertionError(f"{self.name} did not end within {seconds} s of SIGTERM:\n{self.log.read_text()}") from error
-        finally:
-            self._file.close()
 
     def kill(self) -> None:
         """kill -9."""
         self.process.kill()
         self.process.wait()
-        self._file.close()
 
 
 class Stack:
