@@ -76,11 +76,11 @@ class Housekeeper(threading.Thread):
             if self._attempt(sweep) and began >= reconcile_at and self._attempt(reconcile_in_turn):
                 reconcile_at = began + conf.reconcile_seconds
             self._ending.wait(max(0.05, conf.sweep_seconds - (time.monotonic() - began)))
-        heartbeat.stop()
 
     def end(self) -> None:
         """Ask it to end after the pass under way."""
         self._ending.set()
+        heartbeat.stop()
 
     def _attempt(self, work: Callable[[], None]) -> bool:
         """Whether the pass was made, by this process or the one that holds the lock.
