@@ -10,6 +10,7 @@ from django.db.models.expressions import Exists, OuterRef, Subquery
 from django.db.models.functions import JSONObject, Left, Now, RowNumber
 
 from fleet.models import Agent, FleetSettings
+from fleet.principals import Submitter
 
 from .drafts import Draft, IdempotencyRequest
 from .models import LINE, TERMINAL, Execution, IdempotencyKey, Status
@@ -29,7 +30,7 @@ def next_in_place(agent_id: int) -> QuerySet[Execution]:
     """
     uncapped = FleetSettings.objects.filter(pk=1, paused=False, max_concurrent_tasks=None).values("max_parallel_tasks_ceiling")
     line = startable(agent_id).filter(agent__paused=False, agent__deleted_at=None).select_related("agent")
-    return line.annotate(ceiling=Subquery(uncapped)).filter(ceiling__isnull=False)
+    return with_submitter(line.annotate(ceiling=Subquery(uncapped)).filter(ceiling__isnull=False))
 
 
 def queue_of(agent_id: int) -> QuerySet[Execution]:
@@ -47,9 +48,17 @@ def with_head(agents: QuerySet[Agent]) -> QuerySet[Agent]:
 
 
 def agents_waiting() -> QuerySet[Agent]:
-    """Living agents with startable rows."""
+    """Living agents with startable rows that are not paused."""
     rows = Execution.objects.filter(agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True)
-    return Agent.objects.filter(Exists(rows), deleted_at=None)
+    return Agent.objects.filter(Exists(rows), deleted_at=None, paused=False)
+
+
+def agents_leaving() -> QuerySet[Agent]:
+    """Deleted agents that have rows in line or in a slot, or something in the slot store."""
+    # Each by an index of its own, whatever the table holds.
+    queued = Execution.objects.filter(agent_id=OuterRef("pk"), status=Status.QUEUED)
+    held = Execution.objects.filter(agent_id=OuterRef("pk"), slot_token__isnull=False)
+    return Agent.objects.filter(Q(cleared_at=None) | Exists(queued) | Exists(held), deleted_at__isnull=False)
 
 
 def depths(agent_ids: list[int]) -> dict[int, int]:
@@ -127,9 +136,49 @@ def waiting_longer_than(seconds: float) -> QuerySet[Execution]:
     return Execution.objects.filter(status=Status.QUEUED, queued_at__lt=Now() - timedelta(seconds=seconds))
 
 
+def queued_ids(agent_id: int) -> list[uuid.UUID]:
+    """The agent's rows in line, the last first: what may still start while they are gone through is what would have anyway."""
+    return list(queue_of(agent_id).reverse().values_list("pk", flat=True))
+
+
+def finished_before(age: timedelta) -> QuerySet[Execution]:
+    """Rows that ended so long ago and hold no slot, about the oldest first."""
+    ended = Execution.objects.filter(status__in=TERMINAL, slot_token=None, completed_at__lt=Now() - age)
+    # It was made before it ended: the index of the newest finds the oldest.
+    return ended.filter(created_at__lt=Now() - age).order_by("created_at", "id")
+
+
 def holding() -> QuerySet[Execution]:
     """Rows that hold a slot."""
     return Execution.objects.filter(slot_token__isnull=False)
+
+
+def holding_of(agent_id: int) -> QuerySet[Execution]:
+    """The agent's rows that hold a slot."""
+    return holding().filter(agent_id=agent_id)
+
+
+def unfinished_of(agent_id: int) -> QuerySet[Execution]:
+    """The agent's rows that wait, run, or are not known to be over."""
+    return Execution.objects.filter(Q(status=Status.QUEUED) | Q(slot_token__isnull=False), agent_id=agent_id)
+
+
+def with_submitter(executions: QuerySet[Execution]) -> QuerySet[Execution]:
+    """The rows, each with what `submitter_of` reads, in the same query."""
+    return executions.annotate(
+        caller_active=F("submitted_by__is_active"), caller_rules=F("submitted_by__is_superuser"),
+        key_scope=F("submitted_key__scope"), key_agent_id=F("submitted_key__agent_id"), key_revoked_at=F("submitted_key__revoked_at"),
+    )  # fmt: skip
+
+
+def submitter_of(row: Execution) -> Submitter:
+    """Who submitted a row that was read through `with_submitter`, as they are now."""
+    read: Any = row
+    return Submitter(
+        kind=row.source_kind, name=row.source_name, user_id=row.submitted_by_id, active=bool(read.caller_active),
+        superuser=bool(read.caller_rules), key_id=row.submitted_key_id, key_scope=read.key_scope,
+        key_agent_id=read.key_agent_id, key_revoked=read.key_revoked_at is not None,
+    )  # fmt: skip
 
 
 def granted_not_started() -> QuerySet[Execution]:

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
+from fleet.errors import AgentNotFound
 from fleet.models import Agent
 
 from . import selectors
@@ -58,7 +59,8 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
 def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = False) -> Queued:
     """Put a draft in line: depth check and insert in one transaction under the agent's row.
 
-    Raises `BacklogFull` at the depth and `KeyTaken` where its idempotency key exists already.
+    Raises `BacklogFull` at the depth, `KeyTaken` where its idempotency key exists already, `AgentNotFound` where the agent
+    was deleted meanwhile.
     """
     try:
         return _enqueue(agent=agent, draft=draft, limit=limit, exceed_depth=exceed_depth)
@@ -71,7 +73,9 @@ def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = Fals
 def _enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool) -> Queued:
     with transaction.atomic():
         # Of no effect on SQLite, where the transaction took the write lock at its BEGIN.
-        held = Agent.objects.select_for_update(no_key=True).only("max_backlog_depth").get(pk=agent.pk)
+        held = Agent.objects.select_for_update(no_key=True).only("max_backlog_depth", "deleted_at").get(pk=agent.pk)
+        if held.deleted_at is not None:
+            raise AgentNotFound
         line = _line_seen_by(agent=agent, draft=draft)
         if line["depth"] >= held.max_backlog_depth and not exceed_depth:
             if selectors.key_taken(agent=agent, draft=draft):
@@ -199,7 +203,9 @@ def _end_run(which: QuerySet[Execution], *, outcome: Outcome, **values: Any) -> 
     reported = {"status": status, "error_code": outcome.error_code, "error": outcome.error, "response": outcome.response}
     if which.filter(cancel_requested_at=None).update(completed_at=Now(), **reported, **values):
         return True
-    cancelled = {"status": Status.CANCELLED, "error_code": "cancelled", "error": "", "response": None}
+    deleted = Exists(Agent.objects.filter(pk=OuterRef("agent_id"), deleted_at__isnull=False))
+    code = Case(When(deleted, then=Value("agent_deleted")), default=Value("cancelled"))
+    cancelled = {"status": Status.CANCELLED, "error_code": code, "error": "", "response": None}
     return which.filter(cancel_requested_at__isnull=False).update(completed_at=Now(), **cancelled, **values) == 1
 
 
@@ -287,6 +293,13 @@ def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, er
     """Whether a started run whose lease ended is failed now. The row keeps its token until its work is known to be over."""
     started = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at__isnull=False)
     return _end_run(started, outcome=Outcome(error_code=error_code, error=error))
+
+
+def fail_granted(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str, session_id: uuid.UUID | None = None) -> bool:
+    """Whether the row held a slot without having started and has failed now; its slot is the caller's to free."""
+    granted = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None)
+    values = {"status": Status.FAILED, "error_code": error_code, "error": error, "completed_at": Now(), "slot_token": None}
+    return _ending(lambda: granted.update(**values) == 1, execution_id=execution_id, session_id=session_id)
 
 
 def clear_token(*, execution_id: uuid.UUID, token: uuid.UUID, session_id: uuid.UUID | None = None) -> bool:

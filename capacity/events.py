@@ -1,4 +1,4 @@
-"""What has happened to limits. Changes of slots and lines are told by the scripts' own hints."""
+"""What has happened to limits and pauses. Changes of slots and lines are told by the scripts' own hints."""
 
 from dataclasses import dataclass
 
@@ -11,3 +11,11 @@ class LimitChanged(Event):
 
     agent: str
     limit: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseChanged(Event):
+    """An agent, or the fleet (agent ""), is paused or goes on."""
+
+    agent: str
+    paused: bool

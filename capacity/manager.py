@@ -9,7 +9,7 @@ token no row carries, or a row whose slot is gone, and repair knows both.
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 import structlog
 from django.db import Error
 from django.db.models import F, QuerySet, Subquery
-from django.db.models.functions import Left, Now
+from django.db.models.functions import Now
 
 from backlog import selectors as rows
 from backlog import services as backlog
@@ -30,9 +30,10 @@ from fleet.models import Agent, FleetSettings
 from . import repairs, slots
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SessionBusy, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
+from .held import held_rows
 from .keeping import kept
-from .leases import HARD_LIMIT_MARGIN_SECONDS, Acquired, Admission, Admitted, FleetHolder, Lease, LostHolder, Phase, RenewOutcome
-from .slots import HandoverOutcome, ReleaseOutcome, TakeOutcome
+from .leases import Acquired, Admission, Admitted, FleetHolder, Lease, LostHolder, Phase, RenewOutcome
+from .slots import ForgetOutcome, HandoverOutcome, ReleaseOutcome, TakeOutcome
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -184,6 +185,15 @@ class CapacityManager:
     def touch_agent(self, agent_id: int) -> None:
         """Step the agent's version, so that screens read it again."""
         slots.step_version(list(Agent.objects.filter(pk=agent_id, deleted_at=None).values_list("name", flat=True)))
+
+    def forget(self, name: str) -> bool:
+        """Whether nothing is kept of the deleted agent `name` any more; False while one of its runs holds a slot.
+
+        A living agent of that name shares the keys: they are its own then, and not to be forgotten.
+        """
+        if Agent.objects.filter(name=name, deleted_at=None).exists():
+            return True
+        return self._asked(lambda: slots.forget(name), rebuilding=lambda told: told == ForgetOutcome.REBUILDING) == ForgetOutcome.FORGOTTEN
 
     # -- Drain ---------------------------------------------------------------------------------------------------------
 
@@ -344,26 +354,6 @@ class CapacityManager:
                 raise SlotsUnavailable
             time.sleep(REBUILD_PAUSE_SECONDS)
         return answer
-
-
-def held_rows() -> Iterator[slots.Held]:
-    """Every row that holds a slot, as the gate needs it; ages are on the database's clock."""
-    started = rows.holding().filter(started_at__isnull=False).annotate(now=Now(), preview=Left("message", rows.PREVIEW_CHARACTERS))
-    columns = ("id", "agent_name", "slot_token", "slot_number", "timeout_seconds", "preview", "started_at", "now")
-    for row in started.values(*columns).iterator():
-        started_at, token = row["started_at"], row["slot_token"]
-        if started_at is None or token is None:
-            continue
-        age = (row["now"] - started_at).total_seconds()
-        yield slots.Held(
-            lease=Lease(
-                agent=row["agent_name"], execution_id=row["id"], token=token,
-                timeout_seconds=row["timeout_seconds"], number=row["slot_number"] or 0,
-            ),
-            age_seconds=age,
-            remaining_seconds=max(0.0, row["timeout_seconds"] + HARD_LIMIT_MARGIN_SECONDS - age),
-            preview=row["preview"],
-        )  # fmt: skip
 
 
 def _in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:

@@ -66,6 +66,14 @@ class HandoverOutcome(IntEnum):
     FOREIGN = 3
 
 
+class ForgetOutcome(IntEnum):
+    """What became of `forget`."""
+
+    REBUILDING = 0
+    FORGOTTEN = 1
+    HELD = 2
+
+
 class ReclaimOutcome(IntEnum):
     """What became of `reclaim`."""
 
@@ -209,6 +217,15 @@ def handover(
                   following.timeout_seconds, _cut(preview)],
         )  # fmt: skip
     return Handed(outcome=HandoverOutcome(code), number=number, version=int(version))
+
+
+def forget(name: str) -> ForgetOutcome:
+    """Remove the keys of a deleted agent; `HELD`: a run of it is still to end, only what its slots showed is gone."""
+    with _translated():
+        code = SCRIPTS["forget"](
+            keys=[keys.epoch(), keys.versions(), keys.slots(name), keys.holders(name)], args=[keys.hints(), name, keys.slot(name, "")]
+        )
+    return ForgetOutcome(code)
 
 
 # -- Leases ----------------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class Conf:
     web_threads = Setting("TRINITY_WEB_THREADS", 16, "Threads that answer HTTP requests in one web process.", 1)
     max_body_bytes = Setting("TRINITY_MAX_BODY_BYTES", 2 * 1024 * 1024, "Largest request body.", 1024)
     max_output_bytes = Setting("TRINITY_MAX_OUTPUT_BYTES", 10 * 1024 * 1024, "Largest answer or output of one run.", 1024)
+    retention_days = Setting("TRINITY_RETENTION_DAYS", 90, "After how many days finished executions are deleted; 0: never.", 0)
     idempotency_seconds = Setting("TRINITY_IDEMPOTENCY_SECONDS", 86_400, "How long an Idempotency-Key is remembered.", 1)
     ws_origins = Setting(
         "TRINITY_WS_ORIGINS", (), "Origins whose pages may open a websocket with a browser session; empty: the page's own host."

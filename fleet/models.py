@@ -52,6 +52,8 @@ class Agent(models.Model):
     served_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+    #: When the last run of a deleted agent had ended and its keys were removed from the slot store.
+    cleared_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering: ClassVar = ["name"]

@@ -71,3 +71,21 @@ class Principal:
         if self.kind is PrincipalKind.AGENT:
             return Source("agent", self.agent_name)
         return Source("system", self.key.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitter:
+    """Who submitted an execution some time ago: the person and the key of then, with what they are now.
+
+    `kind` and `name` are the `Source` of then; `user_id` and `key_id` are None for those that are gone.
+    """
+
+    kind: str
+    name: str
+    user_id: int | None
+    active: bool
+    superuser: bool
+    key_id: int | None
+    key_scope: str | None
+    key_agent_id: int | None
+    key_revoked: bool

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -106,6 +106,13 @@ KINDS: dict[str, type[api.StrictSerializer]] = {RuntimeKind.HTTP: HttpRuntimeIn,
 
 
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "Write-only: read as null."}
+_SECRETS_PATCH = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "null"]}}
+_PATCH_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "Merged into what there is: what is left out stays, null removes. Another kind keeps nothing of the former one.",
+    "properties": {"kind": {"type": "string"}, "headers": _SECRETS_PATCH, "env": _SECRETS_PATCH},
+    "additionalProperties": True,
+}
 _SCHEMA: dict[str, Any] = {
     "oneOf": [
         {
@@ -150,9 +157,43 @@ class RuntimeField(api.StrictField):
         return dict(form.run_validation(data))
 
 
+@extend_schema_field(_PATCH_SCHEMA)
+class RuntimePatchField(api.ObjectField):
+    """Changes of a runtime; what they make of it is checked when they are merged."""
+
+
+#: Objects whose values are secrets, kept one by one.
+SECRETS = ("headers", "env")
+
+
+class _Whole(api.StrictSerializer):
+    runtime = RuntimeField()
+
+
+def merged(agent: Agent, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The agent's runtime with `patch` merged into it, checked as a new one is.
+
+    What is left out stays, secrets among it; null removes. Another `kind` keeps nothing of the former one. Raises REST
+    framework's `ValidationError`.
+    """
+    kind = patch.get("kind", agent.runtime_kind)
+    whole: dict[str, Any] = dict(agent.runtime) if kind == agent.runtime_kind else {}
+    for name, value in patch.items():
+        whole[name] = _merged_secrets(name, whole.get(name) or {}, value) if name in SECRETS and isinstance(value, dict) else value
+    given = {name: value for name, value in whole.items() if value is not None and not (name in SECRETS and value == {})}
+    return dict(_Whole.check({"runtime": {"kind": kind, **given}})["runtime"])
+
+
+def _merged_secrets(name: str, old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    if name == "headers":  # whose names are the same in any case
+        named = {key.casefold() for key in patch}
+        old = {key: value for key, value in old.items() if key.casefold() not in named}
+    return {key: value for key, value in {**old, **patch}.items() if value is not None}
+
+
 def shown(agent: Agent) -> dict[str, Any]:
     """The agent's runtime for its readers: every secret is null, its name stays."""
-    hidden: dict[str, Any] = {name: dict.fromkeys(agent.runtime[name]) for name in ("headers", "env") if name in agent.runtime}
+    hidden: dict[str, Any] = {name: dict.fromkeys(agent.runtime[name]) for name in SECRETS if name in agent.runtime}
     if "api_key" in agent.runtime:
         hidden["api_key"] = None
     return {"kind": agent.runtime_kind, **agent.runtime, **hidden}

@@ -5,7 +5,7 @@ from rest_framework import serializers
 
 from core.api.schema import LIST_PARAMETERS, operation
 
-from .serializers import AgentIn, AgentOut, RefreshIn, TokenIn
+from .serializers import AgentIn, AgentOut, AgentPatchIn, RefreshIn, TokenIn
 
 
 class TokenOut(serializers.Serializer):
@@ -37,4 +37,11 @@ agent_list = operation("agent_list", answers={200: AgentPageOut}, parameters=LIS
 agent_create = operation(
     "agent_create", answers={201: OpenApiResponse(AgentOut, "It exists now.")}, problems=(409,), body=AgentIn, parameters=[_LOCATION]
 )
-agent_detail = operation("agent_detail", answers={200: AgentOut}, problems=(404,))
+_TAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, description="The version of the settings.", response=[200])
+_IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="Change only this version of the settings.")
+
+agent_detail = operation("agent_detail", answers={200: AgentOut}, problems=(404,), parameters=[_TAG])
+agent_update = operation("agent_update", answers={200: AgentOut}, problems=(404, 412), body=AgentPatchIn, parameters=[_IF_MATCH, _TAG])
+agent_delete = operation(
+    "agent_delete", answers={204: OpenApiResponse(description="It is gone; what of it still runs is being stopped.")}, problems=(404,)
+)

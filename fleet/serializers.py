@@ -9,7 +9,7 @@ from core import api
 from . import limits
 from .first_values import MAX_CEILING
 from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent
-from .runtimes import RuntimeField, shown
+from .runtimes import RuntimeField, RuntimePatchField, shown
 
 
 class AgentIn(api.StrictSerializer):
@@ -26,6 +26,22 @@ class AgentIn(api.StrictSerializer):
         super().__init__(*args, **kwargs)
         limit = self.fields["max_parallel_tasks"]
         assert isinstance(limit, api.IntegerField)  # noqa: S101 - for the type checker
+        limit.max_value = ceiling
+
+
+class AgentPatchIn(api.StrictSerializer):
+    """Changes of an agent; what is left out stays."""
+
+    description = api.CharField(max_length=10_000, allow_blank=True, required=False)
+    owner = api.CharField(max_length=150, required=False, help_text="The user name of its new owner.")
+    runtime = RuntimePatchField(required=False)
+    max_parallel_tasks = api.IntegerField(min_value=1, max_value=MAX_CEILING, required=False, help_text="At most the ceiling.")
+    max_backlog_depth = api.IntegerField(min_value=0, max_value=MAX_BACKLOG_DEPTH, required=False)
+    execution_timeout_seconds = api.IntegerField(min_value=MIN_TIMEOUT_SECONDS, max_value=MAX_TIMEOUT_SECONDS, required=False)
+
+    def __init__(self, *args: Any, ceiling: int = MAX_CEILING, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        limit: Any = self.fields["max_parallel_tasks"]
         limit.max_value = ceiling
 
 

@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from core.errors import InvalidFields
 
-from . import access, keys, limits, selectors
-from .errors import AccessDenied, AgentExists, AgentNotFound, PreconditionFailed, UnusableKey
+from . import access, audit, keys, limits, locks, selectors
+from .errors import AccessDenied, AgentExists, PreconditionFailed, UnusableKey
 from .first_values import MAX_CEILING
-from .models import Agent, ApiKey, AuditEntry, FleetSettings, KeyScope, RuntimeKind
+from .models import Agent, ApiKey, AuditEntry, KeyScope, RuntimeKind
 from .principals import Principal
 
 RESERVED_NAMES = frozenset({"slots"})
@@ -85,23 +85,16 @@ def change_limit(
     access.require(principal, access.Verb.CHANGE, agent)
     checked = limits.check(changes, ceiling=selectors.ceiling())
     with transaction.atomic():
-        row = _locked(agent)
+        row = locks.living(agent)
         if expected_version is not None and row.settings_version != expected_version:
             raise PreconditionFailed
         before = limits.values(row)
-        _apply(row, {name: value for name, value in checked.items() if before[name] != value}, before, principal)
+        apply_limits(row, {name: value for name, value in checked.items() if before[name] != value}, before, principal)
     return row, before
 
 
-def _locked(agent: Agent) -> Agent:
-    # Not FOR UPDATE in full: inserting a row that refers to the agent needn't wait for us.
-    row = Agent.objects.select_for_update(no_key=True).filter(pk=agent.pk, deleted_at=None).first()
-    if row is None:
-        raise AgentNotFound
-    return row
-
-
-def _apply(row: Agent, changed: Mapping[str, int], before: Mapping[str, int], principal: Principal) -> None:
+def apply_limits(row: Agent, changed: Mapping[str, int], before: Mapping[str, int], principal: Principal) -> None:
+    """Write the limits that really changed to the locked row, with a step of its version and an audit entry each."""
     if not changed:
         return
     for name, value in changed.items():
@@ -109,13 +102,7 @@ def _apply(row: Agent, changed: Mapping[str, int], before: Mapping[str, int], pr
     row.settings_version += 1
     row.changed_by, row.changed_at = principal.user, timezone.now()
     row.save(update_fields=[*changed, "settings_version", "changed_by", "changed_at"])
-    AuditEntry.objects.bulk_create(_entry(principal, name, before[name], value, agent=row) for name, value in changed.items())
-
-
-def _entry(principal: Principal, action: str, before: Any, after: Any, *, agent: Agent | None = None) -> AuditEntry:
-    return AuditEntry(
-        actor=principal.user, actor_name=principal.user.get_username(), agent=agent, action=action, before=before, after=after
-    )
+    AuditEntry.objects.bulk_create(audit.entry(principal, name, before[name], value, agent=row) for name, value in changed.items())
 
 
 # -- The fleet -------------------------------------------------------------------------------------------------------
@@ -128,20 +115,12 @@ def set_ceiling(*, principal: Principal, value: Any) -> tuple[int, int]:
     if type(value) is not int or not 1 <= value <= MAX_CEILING:
         raise InvalidFields.of("value", f"value must be an integer between 1 and {MAX_CEILING}")
     with transaction.atomic():
-        row = _locked_fleet()
+        row = locks.fleet()
         before, row.max_parallel_tasks_ceiling = row.max_parallel_tasks_ceiling, value
         if before != value:
             row.save(update_fields=["max_parallel_tasks_ceiling"])
-            _entry(principal, "max_parallel_tasks_ceiling", before, value).save()
+            audit.entry(principal, "max_parallel_tasks_ceiling", before, value).save()
     return value, before
-
-
-def _locked_fleet() -> FleetSettings:
-    row = FleetSettings.objects.select_for_update().first()
-    if row is None:
-        row = selectors.first_fleet_settings()
-        row.save(force_insert=True)
-    return row
 
 
 # -- People and keys -------------------------------------------------------------------------------------------------

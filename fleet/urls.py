@@ -9,5 +9,4 @@ urlpatterns = [
     *both("token/", views.TokenView.as_view(), name="token-create"),
     *both("token/refresh/", views.TokenRefreshView.as_view(), name="token-refresh"),
     *both("agents/", views.AgentListView.as_view(), name="agent-list"),
-    *both("agents/<str:name>/", views.AgentView.as_view(), name="agent-detail"),
 ]

@@ -68,18 +68,19 @@ class AgentListView(api.ApiView):
             settings=settings_in(body),
         )
         agent.refresh_from_db(fields=["created_at"])
-        return Response(AgentOut(agent).data, status=201, headers={"Location": reverse("fleet:agent-detail", args=[agent.name])})
+        return Response(AgentOut(agent).data, status=201, headers={"Location": f"{reverse('fleet:agent-list')}{agent.name}/"})
 
 
 class AgentView(api.ApiView):
-    """One agent."""
+    """One agent, to read; `runtime.views.agents` adds what may start or stop work."""
 
     @schema.agent_detail
     def get(self, request: Request, name: str) -> Response:
         """The agent without its secrets."""
         api.strict_query(request)
         agents = selectors.living_agents().select_related("owner")
-        return Response(AgentOut(access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)).data)
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)
+        return Response(AgentOut(agent).data, headers={"ETag": api.version_tag(agent.settings_version)})
 
 
 def _secret(body: dict[str, str]) -> Response:

@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 
 RUN_EXECUTION = "runtime.run_execution"
 TERMINATE_LOST = "runtime.terminate_lost"
+END_RELEASED = "runtime.end_released"
 #: After a failed publish nothing is published for this long: a dead broker costs each request its time-out otherwise.
 BROKER_REST_SECONDS = 5.0
 
@@ -66,6 +67,11 @@ def _note_undispatched(admissions: list[Admission]) -> None:
 def terminate(lease: Lease) -> bool:
     """Publish that a lost run's agent is to be asked to end it; whether it was published."""
     return _publish(TERMINATE_LOST, lease)
+
+
+def end_released(lease: Lease) -> bool:
+    """Publish that the agent of a run whose slot was released by force is to be asked to end it; whether it was published."""
+    return _publish(END_RELEASED, lease)
 
 
 def _publish(task: str, lease: Lease) -> bool:

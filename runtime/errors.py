@@ -31,6 +31,10 @@ class AlreadyFinished(Conflict):
     """Execution {execution_id} is already {status}"""
 
 
+class NoSlotHeld(Conflict):
+    """Execution {execution_id} holds no slot"""
+
+
 class Cancelled(Conflict):
     """Execution {execution_id} was cancelled"""
 

@@ -1,4 +1,4 @@
-"""Housekeeping: the sweep and the reconciler, on a thread of every worker process.
+"""Housekeeping: the sweep, the reconciler and retention, on a thread of every worker process.
 
 One process at a time does it, by a lock that only saves work: two at once do no harm. It never runs in the pool that
 long runs can fill.
@@ -19,7 +19,7 @@ from core.conf import conf
 from core.redis import RedisError
 
 from . import dispatch, heartbeat
-from .services import repair
+from .services import agents, repair, retention
 
 log = structlog.get_logger(__name__)
 manager = CapacityManager()
@@ -27,6 +27,8 @@ manager = CapacityManager()
 LOCK = "housekeeping"
 #: Outlives a pass by far less than a lease, so that a dead housekeeper is soon replaced.
 LOCK_SECONDS = 10
+FORGOT = "housekeeping:forgot"
+FORGET_SECONDS = 3600
 RECONCILED = "housekeeping:reconciled"
 
 
@@ -35,6 +37,7 @@ def sweep() -> None:
     dispatch.start(manager.rebuild())
     repair.repair_lost()
     repair.expire_waiting()
+    agents.finish_deletions()
     dispatch.start(manager.drain_all())
     repair.dispatch_again()
 
@@ -51,10 +54,17 @@ def reconcile_in_turn() -> None:
         reconcile()
 
 
+def forget() -> None:
+    """Delete what is old: once an hour, by whichever process comes first; sooner where there was too much for one pass."""
+    if cache.add(FORGOT, True, FORGET_SECONDS) and not retention.forget_old():
+        cache.delete(FORGOT)
+
+
 def run_once() -> None:
     """One whole pass, whoever holds the lock."""
     sweep()
     reconcile()
+    forget()
 
 
 class Housekeeper(threading.Thread):
@@ -75,6 +85,7 @@ class Housekeeper(threading.Thread):
             heartbeat.beat(threads=self._threads)
             if self._attempt(sweep) and began >= reconcile_at and self._attempt(reconcile_in_turn):
                 reconcile_at = began + conf.reconcile_seconds
+                self._attempt(forget)
             self._ending.wait(max(0.05, conf.sweep_seconds - (time.monotonic() - began)))
 
     def end(self) -> None:

@@ -5,7 +5,7 @@ import uuid
 from celery import shared_task
 
 from . import dispatch
-from .services import repair, runs
+from .services import releases, repair, runs
 
 
 @shared_task(name=dispatch.RUN_EXECUTION, ignore_result=True)
@@ -18,3 +18,9 @@ def run_execution(execution_id: str, token: str) -> None:
 def terminate_lost(execution_id: str, token: str) -> None:
     """Ask the agent of a lost run to end it, and free its slot when it has."""
     repair.terminate_lost(execution_id=uuid.UUID(execution_id), token=uuid.UUID(token))
+
+
+@shared_task(name=dispatch.END_RELEASED, ignore_result=True)
+def end_released(execution_id: str, _token: str) -> None:
+    """Ask the agent of a run whose slot was released by force to end it."""
+    releases.end_released(execution_id=uuid.UUID(execution_id))

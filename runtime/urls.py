@@ -1,14 +1,21 @@
-"""Paths of tasks, executions and capacity, under `/api/`."""
+"""Paths of tasks, executions, capacity and controls, under `/api/`."""
 
 from core.urls import both
 
-from .views import capacity, executions, tasks
+from .views import agents, capacity, controls, executions, tasks
 
 app_name = "runtime"
 urlpatterns = [
     *both("agents/slots", capacity.SlotsView.as_view(), name="slots-list"),
     *both("agents/<str:name>/capacity", capacity.CapacityView.as_view(), name="capacity-detail"),
     *both("settings/max-parallel-tasks-ceiling", capacity.CeilingView.as_view(), name="ceiling-detail"),
+    *both("agents/<str:name>/", agents.AgentView.as_view(), name="agent-detail"),
+    *both("agents/<str:name>/pause/", controls.PauseView.as_view(), name="agent-pause"),
+    *both("agents/<str:name>/resume/", controls.ResumeView.as_view(), name="agent-resume"),
+    *both("agents/<str:name>/queue/clear/", controls.QueueClearView.as_view(), name="queue-clear"),
+    *both("agents/<str:name>/slots/release/", controls.SlotReleaseView.as_view(), name="slot-release"),
+    *both("fleet/pause/", controls.FleetPauseView.as_view(), name="fleet-pause"),
+    *both("fleet/resume/", controls.FleetResumeView.as_view(), name="fleet-resume"),
     *both("agents/<str:name>/task", tasks.TaskView.as_view(), name="task-submit"),
     *both("agents/<str:name>/queue/", executions.QueueView.as_view(), name="queue-detail"),
     *both("agents/<str:name>/executions/", executions.AgentExecutionListView.as_view(), name="agent-execution-list"),

@@ -16,6 +16,7 @@ from .pagination import KeysetPagination
 from .parsers import StrictJSONParser
 from .problems import ProblemAnswer, problem_for, problem_response
 from .queries import choices, integer, moment, strict_query, text, unique_id
+from .tags import expected_version, version_tag
 from .views import ApiView, bad_request, forbidden, not_found, server_error, unknown_path
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "UUIDField",
     "bad_request",
     "choices",
+    "expected_version",
     "forbidden",
     "integer",
     "moment",
@@ -46,4 +48,5 @@ __all__ = [
     "text",
     "unique_id",
     "unknown_path",
+    "version_tag",
 ]

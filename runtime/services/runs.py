@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -34,6 +35,7 @@ from ..runtimes import runtime_for
 from ..runtimes.base import Result, Run, Stop
 from ..shutdown import leaving
 from .event_log import EventLog
+from .fitness import Unfit, unfit
 from .keeper import keeper
 from .usage import recorded
 
@@ -78,8 +80,8 @@ def run_execution(*, execution_id: uuid.UUID, token: uuid.UUID) -> None:
 
 def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
     """Start the granted row that carries `token`; None where there is nothing (or nothing any more) to start."""
-    granted = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None)
-    row = granted.select_related("agent").first()
+    granted = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None, agent__deleted_at=None)
+    row = rows.with_submitter(granted).select_related("agent").first()
     if row is None:
         return None
     if leaving.is_set():
@@ -87,6 +89,10 @@ def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
         backlog.note_undispatched(execution_ids=[execution_id])
         return None
     lease = _lease_of(row)
+    if (reason := unfit(row)) is not None:
+        if _failed_unfit(row, token=token, reason=reason):
+            dispatch.start(_freed(agent_id=row.agent_id, lease=lease))
+        return None
     renewed_at = time.monotonic()
     match _first_renewal(lease):
         case None:
@@ -97,6 +103,18 @@ def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
         case RenewOutcome.REFUSED if backlog.undo_claim(execution_id=execution_id, token=token):
             dispatch.start(_admissions(lambda: manager.withdraw(agent_id=row.agent_id, lease=lease)))
     return None
+
+
+def _failed_unfit(row: Execution, *, token: uuid.UUID, reason: Unfit) -> bool:
+    """Whether the granted row that can't be run has failed now, and whoever waits for it is told."""
+    failed = _until_stored(
+        lambda: backlog.fail_granted(
+            execution_id=row.pk, token=token, error_code=reason.error_code, error=reason.error, session_id=row.session_id
+        )
+    )
+    if failed:
+        events.publish(ExecutionFinished(execution_id=row.pk, agent=row.agent_name))
+    return failed
 
 
 def _lease_of(row: Execution) -> Lease:
@@ -208,6 +226,9 @@ def _hand_over(begun: Begun, result: Result) -> Begun | None:
             next_token=next_token, session_id=row.session_id,
         )
     )  # fmt: skip
+    if head is not None and (reason := _until_stored(partial(unfit, head))) is not None:
+        _failed_unfit(head, token=next_token, reason=reason)
+        head = None
     if head is None:
         return _given_back(begun, written=written, here=True)
     following = Lease(agent=begun.lease.agent, execution_id=head.pk, token=next_token, timeout_seconds=head.timeout_seconds)

@@ -22,9 +22,6 @@ from .. import schema
 from ..serializers import CapacityIn, CapacityOut, CeilingIn, CeilingOut
 from ..services import controls
 
-#: No version of any settings: what an `If-Match` stands for that is none of our tags.
-_NO_VERSION = -1
-
 
 class CapacityView(api.ApiView):
     """One agent's limits and load."""
@@ -37,7 +34,7 @@ class CapacityView(api.ApiView):
         agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)
         gate = gate_of(agent)
         body = CapacityOut(gate, context={"load": load_of(gate, now=timezone.now())}).data
-        return Response(body, headers={"ETag": _settings_tag(agent)})
+        return Response(body, headers={"ETag": api.version_tag(agent.settings_version)})
 
     @schema.capacity_update
     def put(self, request: Request, name: str) -> Response:
@@ -45,9 +42,9 @@ class CapacityView(api.ApiView):
         api.strict_query(request)
         access.agent_for(principal=self.principal, name=name, verb=access.Verb.CHANGE)
         changes = CapacityIn.read(request, ceiling=ceiling())
-        agent = controls.set_limit(principal=self.principal, name=name, changes=changes, expected_version=_expected_version(request))
+        agent = controls.set_limit(principal=self.principal, name=name, changes=changes, expected_version=api.expected_version(request))
         body = {"message": "Capacity updated", "agent_name": agent.name, **changes}
-        return Response(body, headers={"ETag": _settings_tag(agent)})
+        return Response(body, headers={"ETag": api.version_tag(agent.settings_version)})
 
 
 class SlotsView(api.ApiView):
@@ -85,18 +82,6 @@ class CeilingView(api.ApiView):
 def _ceiling(value: int) -> Response:
     first = min(MAX_CEILING, conf.max_parallel_tasks_ceiling)
     return Response(CeilingOut({"value": value, "default": first, "min": 1, "max": MAX_CEILING}).data)
-
-
-def _settings_tag(agent: Agent) -> str:
-    return f'"{agent.settings_version}"'
-
-
-def _expected_version(request: Request) -> int | None:
-    header = request.headers.get("If-Match")
-    if header is None or header.strip() == "*":
-        return None
-    tag = header.strip().strip('"')
-    return int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 19 else _NO_VERSION
 
 
 def _digest(agents: Mapping[str, Meter]) -> str:

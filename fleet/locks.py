@@ -1,0 +1,23 @@
+"""Rows to change, each held by the transaction that reads it."""
+
+from . import selectors
+from .errors import AgentNotFound
+from .models import Agent, FleetSettings
+
+
+def living(agent: Agent) -> Agent:
+    """The agent as it is now; raises `AgentNotFound` where it was deleted."""
+    # Not FOR UPDATE in full: inserting a row that refers to the agent needn't wait for us.
+    row = Agent.objects.select_for_update(no_key=True).filter(pk=agent.pk, deleted_at=None).first()
+    if row is None:
+        raise AgentNotFound
+    return row
+
+
+def fleet() -> FleetSettings:
+    """The fleet-wide settings, made where they are missing."""
+    row = FleetSettings.objects.select_for_update().first()
+    if row is None:
+        row = selectors.first_fleet_settings()
+        row.save(force_insert=True)
+    return row
