@@ -99,6 +99,7 @@ class Conf:
         "TRINITY_ALLOW_PRIVATE_ADDRESSES", True, "Whether an HTTP agent's URL may point at a private address."
     )
     redis_timeout_seconds = Setting("TRINITY_REDIS_TIMEOUT_SECONDS", 2.0, "Longest wait for an answer of the slot store.", 0.1)
+    database_timeout_seconds = Setting("TRINITY_DATABASE_TIMEOUT_SECONDS", 20.0, "Longest wait for an answer of the database.", 1)
 
     @classmethod
     def all(cls) -> dict[str, Setting[Any]]:

@@ -79,6 +79,7 @@ TEMPLATES = [
 # -- Stores ----------------------------------------------------------------------------------------------------------
 DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'db.sqlite3'}")}
 _database = DATABASES["default"]
+_database_timeout = globals().get("TRINITY_DATABASE_TIMEOUT_SECONDS", 20.0)
 if _database["ENGINE"].endswith("sqlite3"):
     _database |= {
         "ENGINE": "core.sqlite3",
@@ -86,17 +87,25 @@ if _database["ENGINE"].endswith("sqlite3"):
         "OPTIONS": {
             # IMMEDIATE: a transaction takes its write lock at BEGIN; upgraded later it would fail, not wait.
             "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
+            "timeout": _database_timeout,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
         },
         # Threads share a file, they can't share a database in memory.
         "TEST": {"NAME": env.str("TEST_SQLITE_FILE", default=str(DATA_DIR / "test.sqlite3"))},
     }
 elif "postgresql" in _database["ENGINE"]:
-    _database["OPTIONS"] = _database.get("OPTIONS", {}) | {
-        "pool": {"min_size": 1, "max_size": env.int("TRINITY_DATABASE_POOL", default=16), "timeout": 10},
+    _database["ENGINE"] = "core.postgresql"
+    _database["OPTIONS"] = {
+        "pool": {"min_size": 1, "max_size": env.int("TRINITY_DATABASE_POOL", default=16), "timeout": 5},
         "connect_timeout": 5,
-    }
+        # A server that is cut off is noticed by the kernel, whether we wait for it or it for us.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 15_000,
+        # A process that was frozen amid a transaction must not hold its locks for as long as it sleeps.
+        "options": f"-c idle_in_transaction_session_timeout={round(_database_timeout * 1000)}",
+    } | _database.get("OPTIONS", {})
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
