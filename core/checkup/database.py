@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import Error
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import load_backend
@@ -41,14 +41,24 @@ def _is_missing(described: dict[str, Any]) -> bool:
     return described["ENGINE"].endswith("sqlite3") and not Path(described["NAME"]).exists()
 
 
-def _connection(described: dict[str, Any]) -> BaseDatabaseWrapper:
-    """A connection as the processes have theirs, but without a pool and with less patience."""
+def lose_patience() -> None:
+    """Give this process's connections no more patience than the checks': before the first of them is made."""
+    connections.databases["default"] = impatient(connections.databases["default"])
+
+
+def impatient(described: dict[str, Any]) -> dict[str, Any]:
+    """The database as it is described, but without a pool, and with the patience of a check."""
     own = copy.deepcopy(described)
     if "postgresql" in own["ENGINE"]:
         own["OPTIONS"].pop("pool", None)
         own["OPTIONS"] |= {"connect_timeout": int(ANSWER_SECONDS), "options": f"-c statement_timeout={int(ANSWER_SECONDS * 1000)}"}
     else:
         own["OPTIONS"] = own.get("OPTIONS", {}) | {"timeout": ANSWER_SECONDS}
+    return own
+
+
+def _connection(described: dict[str, Any]) -> BaseDatabaseWrapper:
+    own = impatient(described)
     wrapper: BaseDatabaseWrapper = load_backend(own["ENGINE"]).DatabaseWrapper(own, "default")
     # The wrapper is used, and closed, in the thread that checks; nobody else knows it.
     wrapper.inc_thread_sharing()
