@@ -98,7 +98,7 @@ def test_connections_that_broke_in_the_pool_are_not_given_to_anybody(connection:
 
 
 def test_changes_of_the_schema_take_the_time_they_take(connection: Any) -> None:
-    with connection.schema_editor() as editor:
+    with connection.schema_editor(atomic=False) as editor:
         editor.execute("SELECT pg_sleep(2.5)")
     connection.close()
     with pytest.raises(OperationalError):
