@@ -38,7 +38,7 @@ class Outcome:
 def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int) -> Execution | None:
     """The row of a draft that already holds a slot.
 
-    None where another run of its session came first. Raises `KeyTaken` where its idempotency key exists already.
+    None where another row of its session came first. Raises `KeyTaken` where its idempotency key exists already.
     """
     row = _row(agent=agent, draft=draft, status=Status.RUNNING)
     row.slot_token, row.slot_number = token, number
@@ -46,6 +46,8 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
     row.dispatches = 1
     try:
         with transaction.atomic():
+            if draft.session_id is not None and _is_taken(agent=agent, session_id=draft.session_id):
+                return None
             _save(row=row, draft=draft)
     except IntegrityError as error:
         if selectors.key_taken(agent=agent, draft=draft):
@@ -54,6 +56,12 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
             raise
         return None
     return row
+
+
+def _is_taken(*, agent: Agent, session_id: uuid.UUID) -> bool:
+    """Whether a row of the session came meanwhile. Under the agent's row, where enqueue decides which of them may start."""
+    Agent.objects.select_for_update(no_key=True).values_list("pk").get(pk=agent.pk)
+    return selectors.unfinished_of_session(session_id).exists()
 
 
 def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = False) -> Queued:

@@ -9,6 +9,7 @@ token no row carries, or a row whose slot is gone, and repair knows both.
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -147,17 +148,17 @@ class CapacityManager:
     def undo_claim(self, *, agent_id: int, done: Lease, following: Lease) -> tuple[Admission, ...]:
         """Put a claimed row back in its place, free both tokens' slots, and fill what is free."""
         undone = backlog.undo_claim(execution_id=following.execution_id, token=following.token)
-        self._give_back(done)
+        self._free(done)
         # A worker that got a second message may have started it meanwhile: the slot is that run's then.
         if undone or not rows.carries(execution_id=following.execution_id, token=following.token):
-            self._give_back(following)
+            self._free(following)
         self.touch_agent(agent_id)
         return self._freed(agent_id)
 
     def withdraw(self, *, agent_id: int, lease: Lease | None) -> tuple[Admission, ...]:
         """After a row was cancelled or failed: free its slot if it had one, and let the line move up."""
         if lease is not None:
-            self._give_back(lease)
+            self._free(lease)
         self.touch_agent(agent_id)
         return self._freed(agent_id)
 
@@ -213,10 +214,10 @@ class CapacityManager:
         return tuple(admitted)
 
     def _fill(self, agent_id: int, admitted: list[Admission], *, most: int | None, announce: bool) -> None:
-        passed: set[uuid.UUID] = set()
+        passed: Counter[uuid.UUID] = Counter()
         untold, gate = announce, None
         while len(admitted) != most and (gate := look(agent_id)) is not None and not gate.paused:
-            head = gate.head if gate.head is None or gate.head.id not in passed else _head_past(agent_id, passed)
+            head = gate.head if gate.head is None or passed[gate.head.id] < 2 else _head_past(agent_id, _passed_over(passed))
             if head is None:
                 break
             lease, goes_on = self._admit(gate=gate, head=head, passed=passed, announce=announce)
@@ -228,12 +229,12 @@ class CapacityManager:
         if admitted or (untold and gate is not None):
             slots.step_version([admitted[0].lease.agent if gate is None else gate.agent.name])
 
-    def _admit(self, *, gate: Gate, head: Head, passed: set[uuid.UUID], announce: bool) -> tuple[Lease | None, bool]:
+    def _admit(self, *, gate: Gate, head: Head, passed: Counter[uuid.UUID], announce: bool) -> tuple[Lease | None, bool]:
         """The head's lease if it was admitted, and whether to look for another row."""
         lease = Lease(agent=gate.agent.name, execution_id=head.id, token=new_token(), timeout_seconds=head.timeout_seconds)
         taken = self._slot_for(gate=gate, lease=lease, preview=head.preview, announce=announce)
         if taken.outcome == TakeOutcome.BUSY:
-            passed.add(head.id)
+            passed[head.id] = 2
             return None, True
         if taken.outcome not in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
             return None, False
@@ -245,8 +246,9 @@ class CapacityManager:
                 self._give_back(lease)
         if claimed:
             return _numbered(lease, taken.number), True
-        # Not looked at again: what can't be claimed while it stays at the head would be tried for ever.
-        passed.add(head.id)
+        # Looked at once more: whoever was first may have put it back, and nobody else be left to see it. Twice lost, it can't be
+        # claimed while it stays at the head.
+        passed[head.id] += 1
         return None, True
 
     def drain_all(self) -> tuple[Admission, ...]:
@@ -300,8 +302,12 @@ class CapacityManager:
         """The gate was out of reach: workers could not renew either, so the next reclaim gives each started run a fresh lease."""
         slots.note_out_of_reach()
 
+    def _free(self, lease: Lease) -> None:
+        """Release without a drain. While the gate is rebuilt it asks again: the rebuild may have read the row that let go."""
+        self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
+
     def _give_back(self, lease: Lease) -> None:
-        """Release without a drain; when the gate can't be asked, repair finds the slot by its token."""
+        """Release a token that no row carries: a rebuild doesn't write it, and where the gate can't be asked, repair finds it."""
         try:
             slots.release(lease=lease)
         except SlotsUnavailable:
@@ -369,6 +375,10 @@ def _in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:
 
 def _fleet_cap() -> int | None:
     return FleetSettings.objects.filter(pk=1).values_list("max_concurrent_tasks", flat=True).first()
+
+
+def _passed_over(passed: Counter[uuid.UUID]) -> set[uuid.UUID]:
+    return {execution_id for execution_id, times in passed.items() if times > 1}
 
 
 def _head_past(agent_id: int, passed: set[uuid.UUID]) -> Head | None:

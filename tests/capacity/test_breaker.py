@@ -76,9 +76,10 @@ def test_a_row_whose_session_runs_already_holds_up_neither_the_drain_nor_the_lin
     agent = make_agent(limit=3)
     manager.refill()
     session = session_of(agent)
+    first = take(agent, draft("first", session_id=session.pk))
     second, other = draft("second", session_id=session.pk), draft("other")
     backlog.enqueue(agent=agent, draft=second, limit=3)
-    first = take(agent, draft("first", session_id=session.pk))
+    Execution.objects.filter(pk=second.id).update(startable=True)
     backlog.enqueue(agent=agent, draft=other, limit=3)
     assert [one.execution_id for one in manager.drain(agent.pk)] == [other.id]
     assert held(agent) == {str(first.execution_id), str(other.id)}
@@ -87,6 +88,42 @@ def test_a_row_whose_session_runs_already_holds_up_neither_the_drain_nor_the_lin
     backlog.start(execution_id=first.execution_id, token=first.token)
     backlog.finish(execution_id=first.execution_id, token=first.token, outcome=Outcome(response="ok"), session_id=session.pk)
     assert [one.execution_id for one in manager.release(agent_id=agent.pk, lease=first)] == [second.id]
+
+
+def test_a_newcomer_whose_session_got_a_row_in_line_meanwhile_has_no_row_and_stands_behind_it(make_agent: Callable[..., Agent]) -> None:
+    agent = make_agent(limit=3)
+    session = session_of(agent)
+    first, second = draft("first", session_id=session.pk), draft("second", session_id=session.pk)
+    backlog.enqueue(agent=agent, draft=first, limit=3)
+    assert backlog.insert_running(agent=agent, draft=second, token=new_token(), number=1) is None
+    backlog.enqueue(agent=agent, draft=second, limit=3)
+    assert Execution.objects.get(pk=first.id).startable
+    assert not Execution.objects.get(pk=second.id).startable
+
+
+@pytest.mark.usefixtures("few_looks")
+def test_a_row_that_another_claimed_and_put_back_is_looked_at_again(
+    make_agent: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = make_agent(limit=1)
+    manager.refill()
+    only = draft("only")
+    backlog.enqueue(agent=agent, draft=only, limit=1)
+    others = iter([new_token()])
+
+    def claim(*, execution_id: uuid.UUID, token: uuid.UUID, number: int) -> bool:
+        """Once somebody else is first, and puts it back."""
+        if (other := next(others, None)) is None:
+            return real(execution_id=execution_id, token=token, number=number)
+        assert real(execution_id=execution_id, token=other, number=0)
+        lost = not real(execution_id=execution_id, token=token, number=number)
+        assert backlog.undo_claim(execution_id=execution_id, token=other)
+        return not lost
+
+    real = backlog.claim
+    monkeypatch.setattr(backlog, "claim", claim)
+    assert [one.execution_id for one in manager.drain(agent.pk)] == [only.id]
+    assert held(agent) == {str(only.id)}
 
 
 def test_a_queued_request_is_accepted_though_the_store_goes_away_after_its_commit(
