@@ -104,13 +104,17 @@ class StackProcess:
 class Stack:
     """The processes, and the ways to speak to them. Shared by all tests of a process: use fresh agent names."""
 
-    def __init__(self, directory: Path, *, webs: int = 1, database_server: str | None = None, **env: str) -> None:
+    def __init__(
+        self, directory: Path, *, webs: int = 1, database_server: str | None = None, through: Sequence[str] = (), **env: str
+    ) -> None:
         """Start everything and wait until it answers; `env` adds to everybody's settings.
 
         `database_server`: the PostgreSQL server to make a database on, "" for SQLite; None: what `TEST_DATABASE_URL` says.
+        `through`: interpreter arguments that stand before those of each web process and worker, a wrapper's.
         """
         self.directory = directory
         self._extra = env
+        self._through = through
         self.ports = [free_port() for _ in range(webs)]
         self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
         self.url = self.urls[0]
@@ -180,15 +184,12 @@ class Stack:
             publisher.send_task(task, args=arguments, queue="trinity", ignore_result=True)
 
     # -- Its processes -----------------------------------------------------------------------------------------------
-    def start_worker(self, *, through: Sequence[str] = (), ready: bool = True, **env: str) -> StackProcess:
-        """One more worker, ready when this returns unless told otherwise; `env` changes its settings.
-
-        `through`: interpreter arguments that stand before its own, a wrapper's.
-        """
+    def start_worker(self, *, ready: bool = True, **env: str) -> StackProcess:
+        """One more worker, ready when this returns unless told otherwise; `env` changes its settings."""
         name = f"worker{len(self.workers)}-{secrets.token_hex(3)}"
         options = ["-P", "threads", "-c", "32", "-Q", "trinity", "-n", f"{name}@%h", "--loglevel", "INFO"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        worker = self._process(name, [*through, "-m", "celery", "-A", "trinity", "worker", *options, *quiet], **env)
+        worker = self._process(name, [*self._through, "-m", "celery", "-A", "trinity", "worker", *options, *quiet], **env)
         self.workers.append(worker)
         if ready:
             until(lambda: worker.said(" ready."), START_SECONDS)
@@ -216,9 +217,9 @@ class Stack:
         self.web.stop()
         self.webs[0] = self.start_web()
 
-    def start_web(self, number: int = 0, *, through: Sequence[str] = (), ready: bool = True) -> StackProcess:
+    def start_web(self, number: int = 0, *, ready: bool = True) -> StackProcess:
         """The web process of that number, which answers when this returns unless told otherwise."""
-        arguments = [*through, "manage.py", "serve", "--host", "127.0.0.1", "--port", str(self.ports[number])]
+        arguments = [*self._through, "manage.py", "serve", "--host", "127.0.0.1", "--port", str(self.ports[number])]
         process = self._process(f"web{number}", arguments)
         if ready:
             until(lambda: not process.running or _is_ready(self.urls[number]), START_SECONDS)
