@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from core.checkup.clocks import compared
-from core.checkup.findings import ANSWER_SECONDS, Finding, fail, ok, one_line, warn
+from core.checkup.findings import ANSWER_SECONDS, Finding, State, fail, ok, one_line, warn
 from core.conf import conf
 from core.redis import RedisError
 
@@ -34,7 +34,10 @@ def check_slot_store(url: str | None = None) -> Iterator[Finding]:
     with client:
         try:
             info = client.info()
-            yield _server(info, url)
+            server = _server(info, url)
+            yield server
+            if server.state is State.FAIL:
+                return  # it is the wrong one, whatever else may be said of it
             yield _memory(info)
             yield _connections(info)
             yield _clock(client)

@@ -165,8 +165,10 @@ def test_a_cluster_is_a_failure(tmp_path: Path) -> None:
     port = free_port()
     argv = [packaged_program() or server_program(), "--port", str(port), "--cluster-enabled", "yes", "--save", "", "--dir", str(tmp_path)]
     with (tmp_path / "log").open("wb") as log, subprocess.Popen(tethered(argv), stdout=log, stderr=log) as cluster:
-        found = waiting.until(lambda: _answering(check_slot_store(f"redis://127.0.0.1:{port}/0")))
-        cluster.kill()
+        try:
+            found = waiting.until(lambda: _answering(check_slot_store(f"redis://127.0.0.1:{port}/0")))
+        finally:
+            cluster.kill()
     assert found.state is State.FAIL
     assert found.mend == "Use a single server: a script touches keys of several hash slots"
 
