@@ -16,6 +16,7 @@ from capacity import slots
 from fleet.models import Agent
 from runtime.runtimes import http
 from runtime.services import repair, runs
+from runtime.services.event_log import EventLog
 from tests.agents.hostile import RESULT
 from tests.agents.server import AgentServer
 
@@ -237,3 +238,22 @@ def test_a_cancel_asked_for_while_a_timed_out_agent_is_told_to_end_decides_the_s
     assert cancel(api, run) == 202
     agent_server.let_go()
     assert (run.end().status, holders(far)) == (Status.CANCELLED, set())
+
+
+# -- The log -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_flush_stores_a_bounded_number_of_events_and_the_next_goes_on(far: Agent, begin: Any) -> None:
+    row = begin(far, "hello").end()
+    log = EventLog(row.pk)
+    assert all(log.emit("note", {"number": number}) for number in range(1200))
+    assert [(log.flush(), len(kinds(row.pk))) for _ in range(4)] == [(True, 500), (True, 1000), (False, 1200), (False, 1200)]
+
+
+def test_events_stored_by_a_flush_whose_answer_was_lost_are_stored_once(far: Agent, begin: Any) -> None:
+    row = begin(far, "hello").end()
+    for _ in range(2):
+        log = EventLog(row.pk)
+        log.emit("note", {})
+        assert log.flush() is False
+    assert kinds(row.pk) == ["note"]
