@@ -1,4 +1,7 @@
-"""`python -m tests.model --schedules N [--seed S]`: many schedules of the full rules, on a server of their own."""
+"""`python -m tests.model --schedules N [--seed S]`: many schedules of the full rules, on a server of their own.
+
+By a socket file and `wire.Wire`, which takes a third of the time.
+"""
 
 import argparse
 import subprocess
@@ -15,9 +18,8 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     asked = parser.parse_args()
-    assert environment.STORE is not None, "TEST_REDIS_URL is for pytest"
     with (environment.DATA_DIR / "valkey.log").open("wb") as log:
-        server = subprocess.Popen(tethered(environment.STORE.argv()), stdout=log, stderr=log)
+        server = subprocess.Popen(tethered([*store.argv(), "--unixsocket", str(socket)]), stdout=log, stderr=log)
         try:
             waiting.until(answers)
             return campaign(first=asked.seed, schedules=asked.schedules)
@@ -50,13 +52,18 @@ def campaign(*, first: int, schedules: int) -> int:
 
 if __name__ == "__main__":
     import django
+    from django.conf import settings
 
+    store, socket = environment.STORE, environment.DATA_DIR / "valkey.sock"
+    assert store is not None, "TEST_REDIS_URL is for pytest"
+    settings.CACHES["default"]["LOCATION"] = f"unix://:{store.password}@{socket}?protocol=2"
+    settings.CACHES["default"]["OPTIONS"]["REDIS_CLIENT_CLASS"] = "tests.model.wire.Wire"
     django.setup()
 
     from core.redis import RedisError, client
     from core.tether import tethered
+    from tests.invariants import Violation
 
     from .schedule import Counts, run_schedule
-    from .world import Violation
 
     sys.exit(main())

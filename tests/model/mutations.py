@@ -94,17 +94,32 @@ MUTATIONS = (
     rule("no_barging", faults=CALM, seeds=(43,)),
     rule("line_order", faults=CALM),
     rule("busy_left_alone", faults=FAULTY),
-    rule("claim_lost_frees_own_token", faults=STEERED),
+    told("claim_lost_frees_own_token", scene=scenes.a_drain_is_frozen_and_its_row_runs_meanwhile),
     rule("claim_needs_queued", faults=STEERED),
-    told("claim_lost_twice_skips_row", "newcomer_holds_session_back", scene=scenes.a_newcomer_of_a_session_starts_past_one_in_line),
+    rule("front_first", faults=STEERED),
+    rule("depth_checked_in_line", faults=STEERED),
+    rule("drain_looks_each_time", faults=STEERED),
+    # Pause
+    rule("pause_stops_drain", faults=STEERED),
+    rule("newcomer_waits_while_paused", faults=STEERED),
+    rule("fleet_pause_read", faults=STEERED),
+    rule("in_place_asks_pause", faults=replace(STEERED, ways=("in place",)), seeds=(580,)),
+    rule("resume_drains", faults=STEERED),
     # Sessions
+    rule("newcomer_asks_session_again", faults=FLUSHED, crowded=True, seeds=(115,)),
+    rule("session_by_age", faults=CALM, crowded=True),
+    told(
+        "newcomer_asks_session_again",
+        "claim_lost_twice_skips_row",
+        "session_claim_lost_waits",
+        scene=scenes.a_newcomer_of_a_session_starts_past_one_in_line,
+    ),
     rule("one_run_a_session", faults=CALM, crowded=True),
     rule("next_of_session_startable", faults=CALM),
     # Start
-    rule("renewal_before_row", faults=FLUSHED),
-    rule("renewal_before_row", "rebuild_requeues_unstarted", faults=FLUSHED),
+    told("renewal_before_row", scene=scenes.a_row_starts_without_a_slot_before_the_store_is_rebuilt),
     told("start_needs_token", scene=scenes.a_stale_worker_starts_after_a_rebuild),
-    rule("refused_start_undone", faults=FLUSHED),
+    told("refused_start_undone", scene=scenes.a_granted_slot_vanishes),
     rule("undo_needs_token", faults=FLUSHED),
     told("lease_checked_before_work", scene=scenes.a_worker_is_frozen_before_its_work_begins),
     told("local_work_ends_with_lease", scene=scenes.a_local_run_outlives_its_worker),
@@ -128,7 +143,7 @@ MUTATIONS = (
     told("agent_remembers_terminate", scene=scenes.a_worker_is_frozen_before_its_request_is_sent),
     told("rowless_freed_in_phase", scene=scenes.a_request_is_frozen_before_its_row_is_there),
     rule("lost_repaired", faults=FAULTY),
-    rule("slots_without_row_repaired", faults=FAULTY, seeds=(130,)),
+    told("slots_without_row_repaired", scene=scenes.a_request_dies_between_slot_and_row),
     rule("dispatched_again", faults=FAULTY),
     # Rebuild
     told("rebuild_requeues_unstarted", scene=scenes.a_slot_taken_before_the_store_was_emptied_has_no_row_yet),
@@ -136,8 +151,18 @@ MUTATIONS = (
     told("rebuild_reads_after_requeue", scene=scenes.a_row_starts_while_the_store_is_rebuilt),
     told("rebuild_clears", scene=scenes.the_store_comes_back_as_it_was),
     Mutation(name="rebuild without a nonce", lua=_NO_NONCE, faults=FLUSHED),
+    told("vanished_waits_a_lease", scene=scenes.a_slot_vanishes_and_its_session_goes_on),
+    # The fleet
+    rule("in_place_not_under_cap", faults=STEERED, seeds=(93,)),
+    told("cap_raise_drains", scene=scenes.a_raised_cap_fills_at_once, limit=2),
+    told("freed_place_is_the_fleets", scene=scenes.a_freed_place_goes_to_the_agent_served_the_longest_ago, limit=2),
+    told("cap_goes_round", scene=scenes.a_freed_place_goes_to_the_agent_served_the_longest_ago, limit=2),
+    # Deletion
+    rule("deleted_not_drained", faults=STEERED),
+    rule("deletions_finished", faults=STEERED, seeds=(68,)),
     # Steering
-    rule("cancel_granted_fenced", faults=STEERED, seeds=(31,)),
+    rule("cancel_queued_fenced", faults=STEERED),
+    rule("cancel_granted_fenced", faults=STEERED),
     rule("cancel_frees_slot", faults=STEERED),
     told("raise_drains", scene=scenes.a_raised_limit_fills_at_once),
     # Scripts
@@ -164,7 +189,11 @@ MUTATIONS = (
         lua=dict.fromkeys(("acquire", "renew"), _ANY_EPOCH),
         scene=scenes.the_store_comes_back_from_before_the_run,
     ),
-    Mutation(name="release by id, whatever the token", lua={"release": ("held_token ~= token or", "not held_token or")}, faults=STEERED),
+    Mutation(
+        name="release by id, whatever the token",
+        lua={"release": ("held_token ~= token or", "not held_token or")},
+        scene=scenes.a_drain_is_frozen_and_its_row_runs_meanwhile,
+    ),
     Mutation(
         name="handover though the one done was not held",
         lua={"handover": ("if unpack_holder(all[done_id]) ~= done_token then", "if false then")},
@@ -177,7 +206,12 @@ MUTATIONS = (
         scene=scenes.a_handover_after_the_limit_was_cut_only_releases,
         limit=2,
     ),
-    Mutation(name="renew brings the lost back", lua={"renew": ("phase == 'lost'", "false")}, faults=LAPSING),
+    Mutation(
+        name="forget a deleted agent though something of it is held",
+        lua={"forget": ("if #held > 0 then", "if false then")},
+        scene=scenes.an_agent_is_deleted_while_it_works_and_its_name_used_again,
+    ),
+    Mutation(name="renew brings the lost back", lua={"renew": ("phase == 'lost'", "false")}, faults=LAPSING, seeds=(64,)),
     Mutation(name="renew is refused while a rebuild is due", lua={"renew": ("or REBUILDING", "or 2")}, faults=FLUSHED),
     Mutation(name="reclaim frees what it lists", lua={"reclaim": (_MARK, _FREE)}, scene=scenes.a_lease_ends_and_nobody_has_looked_yet),
 )

@@ -10,13 +10,21 @@ class Rules:
     # Take
     no_barging: bool = True  # order: a newcomer waits behind startable rows
     line_order: bool = True  # order: front and priority before age
+    front_first: bool = True
+    depth_checked_in_line: bool = True  # in the transaction of the insert
     busy_left_alone: bool = True  # a row whose slot another token holds is not claimed
     claim_lost_frees_own_token: bool = True  # and never the winner's slot
     claim_lost_twice_skips_row: bool = True  # a drain ends though a startable row can't be claimed
+    drain_looks_each_time: bool = True  # a cut or a pause binds every admission that begins after it
+    pause_stops_drain: bool = True
+    newcomer_waits_while_paused: bool = True
+    fleet_pause_read: bool = True
     claim_needs_queued: bool = True  # one claim a row
     # Sessions
     one_run_a_session: bool = True
-    newcomer_holds_session_back: bool = True  # rows of its session in line are not startable while it runs
+    newcomer_asks_session_again: bool = True  # in the transaction of its insert
+    session_claim_lost_waits: bool = True  # a row whose session runs after all is not startable
+    session_by_age: bool = True  # whatever their priority
     next_of_session_startable: bool = True
     # Start
     renewal_before_row: bool = True  # a started row had its slot after the last rebuild
@@ -37,11 +45,14 @@ class Rules:
     unstarted_handover_released: bool = True
     others_start_keeps_slot: bool = True  # a second delivery may have started the row under the same token
     undo_drains: bool = True
+    in_place_asks_pause: bool = True
+    in_place_not_under_cap: bool = True  # a freed place is the fleet's
     # Repair
     fence_before_freeing: bool = True
     stop_before_freeing: bool = True
     row_asked_waits: bool = True  # a run that asked the row instead of the store may go on for a while after the fence
     token_kept_until_stopped: bool = True  # a rebuild gives a slot back to work that is still being stopped
+    vanished_waits_a_lease: bool = True  # the slot is gone, the lease of its work is not
     agent_remembers_terminate: bool = True
     rowless_freed_in_phase: bool = True  # only in the phase it was seen in
     lost_repaired: bool = True
@@ -52,8 +63,14 @@ class Rules:
     rebuild_spares_later_grants: bool = True  # a rebuilder that was overtaken undoes no claim of its successor's time
     rebuild_reads_after_requeue: bool = True
     rebuild_clears: bool = True
-    # Cancel
+    # Steering
+    cancel_queued_fenced: bool = True  # only while it is in line
     cancel_granted_fenced: bool = True  # only while it hasn't started
     cancel_frees_slot: bool = True
-    # Limits
+    deleted_not_drained: bool = True
+    deletions_finished: bool = True  # what came while an agent was deleted
     raise_drains: bool = True
+    cap_raise_drains: bool = True
+    resume_drains: bool = True
+    cap_goes_round: bool = True  # to the agent served the longest ago
+    freed_place_is_the_fleets: bool = True  # under a cap another agent may be waiting for it

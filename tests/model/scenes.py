@@ -10,10 +10,11 @@ import redis
 
 from capacity import slots
 
-from . import actors
-from .actors import Actor
+from . import repairing, running, steering, taking
+from .asking import Actor
+from .rows import QUEUED, RUNNING, AgentRow, Row, Setting
 from .rules import Rules
-from .world import QUEUED, AgentRow, Row, World
+from .world import World
 
 
 class Scene:
@@ -21,23 +22,22 @@ class Scene:
 
     def __init__(self, *, rules: Rules, valkey: redis.Redis, limit: int = 1) -> None:
         self.world = World(seed=1, rules=rules, valkey=valkey)
-        self.world.agents = {"a": AgentRow(limit=limit)}
-        self.world.most_slots = limit
+        self.world.agents = {"a": AgentRow(limit=Setting(limit))}
         self.world.ways = ("in place",)
         self.world.agent_can_be_asked = lambda: True  # type: ignore[method-assign]
         self.world.open_store()
 
     # -- Rows ----------------------------------------------------------------------------------------------------------
-    def row(self, *, http: bool = False, session: int | None = None) -> Row:
+    def row(self, *, http: bool = False, session: int | None = None, agent: str = "a") -> Row:
         """A request."""
-        row = self.world.new_row(http=http, crowded=False)
-        row.agent, row.session, row.priority = "a", session, 5
+        row = self.world.new_row(http=http)
+        row.agent, row.session, row.priority, row.reject, row.unfit = agent, session, 5, False, False
         return row
 
     def submitted(self, **kind: object) -> Row:
         """A request that was taken in, whole."""
         row = self.row(**kind)  # type: ignore[arg-type]
-        self.finish(actors.submit(self.world, row))
+        self.finish(taking.submit(self.world, row))
         return row
 
     def at_work(self, row: Row) -> Actor:
@@ -49,7 +49,7 @@ class Scene:
         message = next((message for message in self.world.messages if message[0] is row), None)
         assert message is not None, "no message for the row"
         self.world.messages.remove(message)
-        return actors.worker(self.world, *message)
+        return running.worker(self.world, *message)
 
     def working(self, **kind: object) -> tuple[Row, Actor]:
         """A request that was taken in, its work going on."""
@@ -82,20 +82,20 @@ class Scene:
 
     def flush(self) -> None:
         """The store is emptied."""
-        self.world.valkey.flushdb()
+        self.world.flush()
 
     def rebuild(self) -> None:
         """The store is rebuilt."""
-        self.finish(actors.refill(self.world))
+        self.finish(taking.rebuild(self.world))
 
     def repair(self) -> None:
         """Repair goes round, and what it lets start goes to work."""
-        self.finish(actors.reconcile(self.world))
+        self.finish(repairing.reconcile(self.world))
         self.deliver_all()
 
     def drain(self) -> None:
         """The sweep comes by, and what it lets start goes to work."""
-        self.finish(actors.drain(self.world, "a"))
+        self.finish(taking.drain(self.world, "a"))
         self.deliver_all()
 
     def lose_answers(self, *lost: bool) -> None:
@@ -109,8 +109,7 @@ class Scene:
 
     def check(self) -> None:
         """Holders and rows agree, and nobody waits beside a free slot."""
-        self.world.check_agreement()
-        self.world.check_nobody_waits()
+        self.world.check_rest()
 
 
 Told = Callable[[Scene], None]
@@ -122,7 +121,7 @@ def a_second_delivery_starts_the_row_claimed_in_place(scene: Scene) -> None:
     _, worker = scene.working()
     following, third = scene.submitted(), scene.submitted()
     scene.until(worker, lambda: following.token in world.grants)
-    actors.dispatch_again(world)
+    repairing.dispatch_again(world)
     second = scene.at_work(following)
     scene.finish(worker)
     scene.deliver_all()
@@ -135,7 +134,7 @@ def a_row_claimed_in_place_is_cancelled_before_its_handover(scene: Scene) -> Non
     _, worker = scene.working()
     following = scene.submitted()
     scene.until(worker, lambda: following.token)
-    scene.finish(actors.cancel(scene.world, following), worker)
+    scene.finish(steering.cancel(scene.world, following), worker)
     scene.check()
 
 
@@ -153,7 +152,7 @@ def an_answer_lost_in_place_leaves_nobody_waiting(scene: Scene) -> None:
 def a_handover_is_asked_twice_after_the_limit_was_cut(scene: Scene) -> None:
     """The first call only released; the second finds nothing held and must not grant."""
     (_, worker), _ = scene.working(), scene.working()
-    scene.finish(actors.resize(scene.world, "a", 1))
+    scene.finish(steering.resize(scene.world, "a", 1))
     following = scene.submitted()
     scene.until(worker, lambda: following.token)
     scene.lose_answers(True)
@@ -163,7 +162,7 @@ def a_handover_is_asked_twice_after_the_limit_was_cut(scene: Scene) -> None:
 def a_handover_after_the_limit_was_cut_only_releases(scene: Scene) -> None:
     """Two run, one may: the slot is not passed on."""
     (_, worker), _ = scene.working(), scene.working()
-    scene.finish(actors.resize(scene.world, "a", 1))
+    scene.finish(steering.resize(scene.world, "a", 1))
     scene.submitted()
     scene.finish(worker)
 
@@ -181,7 +180,7 @@ def a_raised_limit_fills_at_once(scene: Scene) -> None:
     """A row waits at the old limit."""
     scene.working()
     scene.submitted()
-    scene.finish(actors.resize(scene.world, "a", 2))
+    scene.finish(steering.resize(scene.world, "a", 2))
     scene.deliver_all()
     scene.check()
 
@@ -190,20 +189,117 @@ def a_newcomer_of_a_session_starts_past_one_in_line(scene: Scene) -> None:
     """Both looked before either had a row; then a place is free that the one in line can't take."""
     world = scene.world
     first, second = scene.row(session=1), scene.row(session=1)
-    taking = scene.until(actors.submit(world, first), lambda: world.grants)
-    scene.finish(actors.submit(world, second), taking)
-    scene.finish(actors.resize(world, "a", 2))
+    request = scene.until(taking.submit(world, first), lambda: world.grants)
+    scene.finish(taking.submit(world, second), request)
+    scene.finish(steering.resize(world, "a", 2))
+
+
+def a_raised_cap_fills_at_once(scene: Scene) -> None:
+    """A row waits at the old cap, its agent has a slot free."""
+    world = scene.world
+    world.fleet.cap.change(1, at=world.tick())
+    scene.working()
+    scene.submitted()
+    scene.finish(steering.set_cap(world, 2))
+    scene.deliver_all()
+    scene.check()
+
+
+def a_freed_place_goes_to_the_agent_served_the_longest_ago(scene: Scene) -> None:
+    """Under a cap of one: two rows of one agent in line, one of another."""
+    world = scene.world
+    world.fleet.cap.change(1, at=world.tick())
+    world.agents["b"] = AgentRow(limit=Setting(2))
+    _, worker = scene.working()
+    second, _ = scene.submitted(), scene.submitted()
+    others = scene.submitted(agent="b")
+    scene.finish(worker)
+    scene.finish(scene.at_work(second))
+    if others.status != RUNNING:
+        world.fail("UNFAIR")
+
+
+def a_drain_is_frozen_and_its_row_runs_meanwhile(scene: Scene) -> None:
+    """It has taken a slot, the store was emptied and rebuilt; its claim is lost, and only its own slot is its to free."""
+    world = scene.world
+    world.ways = ("release",)
+    first, worker = scene.working()
+    scene.submitted(), scene.submitted()
+    scene.until(worker, lambda: first.token is None)
+    for _ in range(2):  # written, released
+        next(worker)
+    granted = len(world.grants)
+    drain = scene.until(taking.drain(world, "a"), lambda: len(world.grants) > granted)
+    scene.flush()
+    scene.rebuild()
+    scene.deliver_all()
+    scene.finish(drain)
+    scene.deliver_all()
+
+
+def a_row_starts_without_a_slot_before_the_store_is_rebuilt(scene: Scene) -> None:
+    """Its slot went with the store before its row was there, and is another's."""
+    world = scene.world
+    late = scene.row()
+    request = scene.until(taking.submit(world, late), lambda: world.grants)
+    scene.flush()
+    scene.rebuild()
+    scene.working()
+    scene.finish(request)
+    worker = scene.until(scene.worker(late), lambda: late.started)
+    scene.flush()
+    scene.rebuild()
+    scene.finish(worker)
+
+
+def a_granted_slot_vanishes(scene: Scene) -> None:
+    """Before a worker comes."""
+    row = scene.submitted()
+    scene.world.vanish(next(holder for holder in slots.holders_of_fleet() if holder.execution_id == row.id))
+    scene.finish(scene.worker(row))
+    scene.deliver_all()
+    scene.check()
+
+
+def a_request_dies_between_slot_and_row(scene: Scene) -> None:
+    """Nobody else knows of its slot."""
+    world = scene.world
+    scene.until(taking.submit(world, scene.row()), lambda: world.grants).close()
+    scene.repair()
+    scene.check()
+
+
+def a_slot_vanishes_and_its_session_goes_on(scene: Scene) -> None:
+    """The work's own lease has not ended: it may go on for as long."""
+    lost, _ = scene.working(session=1)
+    scene.submitted(session=1)
+    scene.world.vanish(next(holder for holder in slots.holders_of_fleet() if holder.execution_id == lost.id))
+    for _ in range(3):
+        scene.repair()
+
+
+def an_agent_is_deleted_while_it_works_and_its_name_used_again(scene: Scene) -> None:
+    """The new agent's limit counts what still runs under its name."""
+    world = scene.world
+    _, worker = scene.working()
+    scene.finish(steering.delete_agent(world, "a"))
+    steering.reuse_name(world, "a", AgentRow(limit=Setting(1)))
+    scene.submitted(agent="a'")
+    scene.deliver_all()
+    scene.finish(worker, repairing.sweep(world))
+    scene.deliver_all()
+    scene.check()
 
 
 def a_slot_taken_before_the_store_was_emptied_has_no_row_yet(scene: Scene) -> None:
     """Its row is inserted when somebody else has the slot; a second rebuild must not give it one."""
     world = scene.world
     late = scene.row()
-    taking = scene.until(actors.submit(world, late), lambda: world.grants)
+    request = scene.until(taking.submit(world, late), lambda: world.grants)
     scene.flush()
     scene.rebuild()
     scene.working()
-    scene.finish(taking)
+    scene.finish(request)
     scene.flush()
     scene.rebuild()
     scene.finish(scene.worker(late))
@@ -214,7 +310,7 @@ def a_rebuilder_is_frozen_and_overtaken(scene: Scene) -> None:
     """It goes on when its successor has opened the store and slots were granted."""
     world = scene.world
     scene.flush()
-    frozen = actors.refill(world)
+    frozen = taking.rebuild(world)
     for _ in range(3):
         next(frozen)
     world.valkey.delete("agent:rebuild")
@@ -250,10 +346,10 @@ def a_request_comes_while_the_store_is_rebuilt(scene: Scene) -> None:
     world = scene.world
     scene.working()
     scene.flush()
-    rebuild = actors.refill(world)
+    rebuild = taking.rebuild(world)
     for _ in range(6):  # begun, two keys cleared, the rows read, put back, read again
         next(rebuild)
-    request = actors.submit(world, scene.row())
+    request = taking.submit(world, scene.row())
     for _ in range(3):
         next(request)
     scene.finish(rebuild, request)
@@ -265,9 +361,10 @@ def a_row_starts_while_the_store_is_rebuilt(scene: Scene) -> None:
     world = scene.world
     row = scene.submitted()
     worker = scene.worker(row)
-    next(worker)
+    for _ in range(2):  # the row looked at, the lease renewed
+        next(worker)
     scene.flush()
-    rebuild = actors.refill(world)
+    rebuild = taking.rebuild(world)
     scene.until(rebuild, lambda: world.valkey.exists("agent:rebuild"))
     for _ in range(3):  # two keys cleared, the rows read once
         next(rebuild)
@@ -285,7 +382,7 @@ def a_run_ends_while_the_store_is_rebuilt(scene: Scene) -> None:
     world.ways = ("release",)
     row, worker = scene.working()
     scene.flush()
-    rebuild = scene.until(actors.refill(world), lambda: world.valkey.exists("agent:leases"))
+    rebuild = scene.until(taking.rebuild(world), lambda: world.valkey.exists("agent:leases"))
     scene.until(worker, lambda: row.token is None)
     next(worker)
     scene.finish(rebuild, worker)
@@ -309,12 +406,13 @@ def a_stale_worker_starts_after_a_rebuild(scene: Scene) -> None:
     """It renewed before the store was emptied; the row has another token since."""
     row = scene.submitted()
     stale = scene.worker(row)
-    next(stale)
+    for _ in range(2):  # the row looked at, the lease renewed
+        next(stale)
     scene.flush()
     scene.rebuild()
     scene.finish(stale)
     for message in [message for message in scene.world.messages if message[0] is row]:
-        scene.finish(actors.worker(scene.world, *message))
+        scene.finish(running.worker(scene.world, *message))
     scene.world.messages.clear()
     if not scene.world.at_rest():
         scene.world.fail("RESTLESS")
@@ -337,7 +435,7 @@ def repair_frees_the_slot_of_lost_work(scene: Scene) -> None:
     lost, _ = scene.working(http=True)
     scene.submitted()
     scene.lapse(lost)
-    repair = scene.until(actors.reconcile(scene.world), scene.is_free)
+    repair = scene.until(repairing.reconcile(scene.world), scene.is_free)
     scene.drain()
     scene.finish(repair)
 
@@ -347,7 +445,7 @@ def a_lease_ends_and_nobody_has_looked_yet(scene: Scene) -> None:
     lost, _ = scene.working(http=True)
     scene.submitted()
     scene.lapse(lost)
-    next(actors.reconcile(scene.world))
+    next(repairing.reconcile(scene.world))
     scene.drain()
     scene.submitted()
     scene.deliver_all()
@@ -391,11 +489,11 @@ def a_request_is_frozen_before_its_row_is_there(scene: Scene) -> None:
     """Repair sees its slot without a row, and acts when a worker has started it."""
     world = scene.world
     row = scene.row()
-    taking = scene.until(actors.submit(world, row), lambda: world.grants)
-    repair = actors.repair_slots_without_row(world)
+    request = scene.until(taking.submit(world, row), lambda: world.grants)
+    repair = repairing.repair_slots_without_row(world)
     for _ in range(2):
         next(repair)
-    scene.finish(taking)
+    scene.finish(request)
     scene.at_work(row)
     scene.finish(repair)
     scene.submitted()

@@ -9,10 +9,12 @@ import redis
 
 from capacity import keys, slots
 
-from . import actors
-from .actors import Actor
+from . import repairing, running, steering, taking
+from .asking import Actor
+from .ground import WAYS
+from .rows import FAILED, SUCCESS, TERMINAL, AgentRow, Setting
 from .rules import Rules
-from .world import FAILED, SUCCESS, TERMINAL, WAYS, AgentRow, Snapshot, World
+from .world import Snapshot, World
 
 #: How often repair may go round before everything must be at rest.
 MOST_ROUNDS = 30
@@ -33,20 +35,23 @@ class Faults:
     freeze: int = 1
     repair: int = 0
     steering: int = 1
+    #: Slots that vanish from the store.
+    vanish: int = 0
     ways: tuple[str, ...] = WAYS
 
     @property
     def needs_repair(self) -> bool:
         """Whether something may be left that only repair puts right."""
-        return bool(self.crash or self.lose or self.lapse)
+        return bool(self.crash or self.lose or self.lapse or self.vanish)
 
 
 CALM = Faults()
 REPEATED = Faults(repeat=True, repair=1)
 EMPTIED = Faults(flush=1, repair=1)
 FAULTY = Faults(crash=1, lose=True, flush=1, lapse=1, repeat=True, repair=1)
-LAPSING = Faults(lapse=2, lose=True, repair=2)
+LAPSING = Faults(lapse=2, lose=True, repair=2, vanish=1)
 STEERED = Faults(steering=3)
+MIXED = Faults(crash=1, lose=True, flush=1, lapse=1, repeat=True, repair=2, steering=3, vanish=1)
 
 
 @dataclass
@@ -61,7 +66,7 @@ class Counts:
 
 def faults_of(seed: int) -> Faults:
     """The kind of schedule a seed stands for."""
-    return (CALM, EMPTIED, FAULTY, FAULTY, LAPSING, REPEATED, STEERED)[seed % 7]
+    return (CALM, EMPTIED, FAULTY, FAULTY, LAPSING, REPEATED, STEERED, MIXED, MIXED)[seed % 9]
 
 
 class Schedule:
@@ -79,13 +84,22 @@ class Schedule:
         self.steps = 0
         self.saved: Snapshot | None = None
         world = self.world
-        world.agents = {name: AgentRow(limit=self.random.choice((1, 1, 2))) for name in ("a", "b")[: self.random.choice((1, 1, 2))]}
-        world.most_slots = max(agent.limit for agent in world.agents.values())
-        world.fleet_limit = self.random.choice((None, None, None, 1, 2))
+        world.agents = {name: self._agent() for name in ("a", "b", "c")[: self.random.choice((1, 1, 2, 2, 3))]}
+        world.fleet.cap = Setting(self.random.choice((None, None, None, 1, 2)))
         self.waiting = [world.new_row(http=http, crowded=crowded) for _ in range(self.random.choice((3, 4, 5, 7)))]
         self.left = {"flush": 2 * faults.flush, "restart": faults.flush, "lapse": 3 * faults.lapse, "cut": 2 * faults.lapse}
         self.left |= {"reconcile": 4 * faults.repair}
-        self.left |= dict.fromkeys(("resize", "pause", "cancel"), 2 * faults.steering)
+        self.left |= dict.fromkeys(("resize", "cap", "pause", "cancel", "follow"), 2 * faults.steering)
+        self.left |= {
+            "pause fleet": faults.steering,
+            "clear": faults.steering // 2,
+            "force": faults.steering // 2,
+            "delete": faults.steering // 2,
+            "vanish": faults.vanish,
+        }
+
+    def _agent(self) -> AgentRow:
+        return AgentRow(limit=Setting(self.random.choice((1, 1, 2))), depth=self.random.choice((50, 50, 50, 2)))
 
     # -- The run -------------------------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -105,19 +119,27 @@ class Schedule:
         return {
             "step": (60, self._step),
             "freeze": (4 * faults.freeze, self._freeze),
-            "redispatch": (3 * faults.repair, lambda: actors.dispatch_again(self.world)),
+            "redispatch": (3 * faults.repair, lambda: repairing.dispatch_again(self.world)),
             "submit": (10, self._submit),
             "deliver": (12, self._deliver),
-            "sweep": (1, lambda: self._add(actors.sweep(self.world))),
+            "sweep": (1, lambda: self._add(repairing.sweep(self.world))),
             "resize": (faults.steering, self._resize),
+            "cap": (0.5 * faults.steering, self._cap),
             "pause": (faults.steering, self._pause),
+            "pause fleet": (0.5 * faults.steering, self._pause_fleet),
             "cancel": (faults.steering, self._cancel),
+            "clear": (0.5 * faults.steering, self._clear),
+            "force": (faults.steering, self._force),
+            "follow": (faults.steering, self._follow),
+            "delete": (0.3 * faults.steering, self._delete),
+            "reuse": (faults.steering, self._reuse),
             "reconcile": (3 * faults.repair, self._reconcile),
             "rebuild": (3 * faults.flush, self._rebuild),
             "save": (faults.flush, self._save),
             "flush": (faults.flush, self._flush),
             "restart": (faults.flush, self._restart),
             "lapse": (2 * faults.lapse, self._lapse),
+            "vanish": (faults.vanish, self._vanish),
             "cut": (faults.lapse, self._cut),
             "crash": (faults.crash, self._crash),
         }
@@ -150,13 +172,13 @@ class Schedule:
 
     def _submit(self) -> None:
         if self.waiting:
-            self._add(actors.submit(self.world, self.waiting.pop()))
+            self._add(taking.submit(self.world, self.waiting.pop()))
 
     def _deliver(self) -> None:
         if self.world.messages:
             messages = self.world.messages
             row, token = messages.pop(0 if self.random.random() < 0.7 else self.random.randrange(len(messages)))
-            self._add(actors.worker(self.world, row, token))
+            self._add(running.worker(self.world, row, token))
 
     def _may(self, what: str) -> bool:
         self.left[what] -= 1
@@ -164,24 +186,68 @@ class Schedule:
 
     def _resize(self) -> None:
         if self._may("resize"):
-            self._add(actors.resize(self.world, self.random.choice(list(self.world.agents)), self.random.choice((1, 2, 3))))
+            self._add(steering.resize(self.world, self.random.choice(list(self.world.agents)), self.random.choice((1, 2, 3))))
 
     def _pause(self) -> None:
         if self._may("pause"):
             name = self.random.choice(list(self.world.agents))
-            self._add(actors.pause(self.world, name, paused=not self.world.agents[name].paused))
+            self._add(steering.pause(self.world, name, paused=not self.world.agents[name].paused.now))
+
+    def _pause_fleet(self) -> None:
+        if self._may("pause fleet"):
+            self._add(steering.pause_fleet(self.world, paused=not self.world.fleet.paused.now))
+
+    def _cap(self) -> None:
+        if self._may("cap"):
+            self._add(steering.set_cap(self.world, self.random.choice((None, 1, 2, 3))))
+
+    def _clear(self) -> None:
+        if self._may("clear"):
+            self._add(steering.clear_queue(self.world, self.random.choice(list(self.world.agents))))
+
+    def _force(self) -> None:
+        started = [row for row in self.world.rows if row.started and row.token is not None]
+        if started and self._may("force"):
+            self._add(steering.free_by_force(self.world, self.random.choice(started)))
+
+    def _delete(self) -> None:
+        living = [name for name, agent in self.world.agents.items() if not agent.deleted.now]
+        if living and self._may("delete"):
+            self._add(steering.delete_agent(self.world, self.random.choice(living)))
+
+    def _reuse(self) -> None:
+        """An agent under the name of a deleted one, and requests to it."""
+        agents = self.world.agents
+        free = [name for name, agent in agents.items() if agent.deleted.now and f"{name}'" not in agents]
+        if free:
+            name = self.random.choice(free)
+            steering.reuse_name(self.world, name, self._agent())
+            for row in self.waiting:
+                row.agent, row.session = f"{name}'" if row.agent == name else row.agent, None
+            for _ in range(2):
+                row = self.world.new_row()
+                row.agent, row.session = f"{name}'", None
+                self.waiting.append(row)
+
+    def _follow(self) -> None:
+        """A follow-up of something that has ended, or a retry of it."""
+        ended = [row for row in self.world.rows if row.status in TERMINAL]
+        if ended and self._may("follow"):
+            followed, row = self.random.choice(ended), self.world.new_row()
+            row.agent, row.session, row.retry, row.front = followed.agent, followed.session, True, self.random.random() < 0.7
+            self._add(taking.follow_up(self.world, row))
 
     def _cancel(self) -> None:
         if self.world.rows and self._may("cancel"):
-            self._add(actors.cancel(self.world, self.random.choice(self.world.rows)))
+            self._add(steering.cancel(self.world, self.random.choice(self.world.rows)))
 
     def _reconcile(self) -> None:
         if self._may("reconcile"):
-            self._add(actors.reconcile(self.world))
+            self._add(repairing.reconcile(self.world))
 
     def _rebuild(self) -> None:
-        if self.world.holders() is None:
-            self._add(actors.refill(self.world))
+        if self.world.emptied:
+            self._add(taking.rebuild(self.world))
 
     # -- Faults --------------------------------------------------------------------------------------------------------
     def _save(self) -> None:
@@ -189,16 +255,21 @@ class Schedule:
 
     def _flush(self) -> None:
         if self._may("flush"):
-            self.world.valkey.flushdb()
+            self.world.flush()
 
     def _restart(self) -> None:
         if self._may("restart"):
             self.world.restore(self.saved if self.saved and self.random.random() < 0.7 else self.world.snapshot())
 
     def _lapse(self) -> None:
-        holders = self.world.holders()
-        if holders and self._may("lapse"):
+        if self.left["lapse"] > 0 and (holders := self.world.holders()) and self._may("lapse"):
             self.world.lapse(self.random.choice(holders))
+
+    def _vanish(self) -> None:
+        if self.left["vanish"] > 0:
+            started = [holder for holder in self.world.holders() or () if holder.phase == slots.Phase.STARTED]
+            if started and self._may("vanish"):
+                self.world.vanish(self.random.choice(started))
 
     def _cut(self) -> None:
         """Workers can't reach the store, or can again; or a run that its row carried on comes to its end."""
@@ -221,26 +292,29 @@ class Schedule:
         while self.waiting:
             self._submit()
         self._finish(working_too=False)
-        for name in (name for name, agent in world.agents.items() if agent.paused):
-            self._add(actors.pause(world, name, paused=False))
+        for name in (name for name, agent in world.agents.items() if agent.paused.now):
+            self._add(steering.pause(world, name, paused=False))
+        if world.fleet.paused.now:
+            self._add(steering.pause_fleet(world, paused=False))
         if not self.faults.needs_repair:
             self._finish(working_too=False)
             self._sweep_if_due(working_too=False)
-            world.check_agreement()
-            world.check_nobody_waits()
+            if not any(row.token in world.robbed for row in world.rows):  # such a one is still being stopped
+                world.check_rest()
         self._finish()
         if self.faults.needs_repair:
             self._recover()
         self._sweep_if_due()
-        if not world.at_rest():
-            world.fail(f"RESTLESS {world.holders()}")
-        world.check_agreement()
+        world.check_ended()
 
     def _sweep_if_due(self, *, working_too: bool = True) -> None:
-        """What only the sweep finds: a place another agent freed under the cap, a store emptied in peace, a release unheard."""
-        if self.world.fleet_limit is not None or self.faults.repeat or self.world.holders() is None:
+        """What only the sweep finds: a store that was emptied, a release unheard, a session let go by a run robbed of its slot,
+
+        what came while its agent was deleted, and a place that another agent left to its namesake.
+        """
+        if self.faults.repeat or self.faults.flush or self.world.robbed or any(agent.deleted.now for agent in self.world.agents.values()):
             for _ in range(4):
-                self._add(actors.sweep(self.world))
+                self._add(repairing.sweep(self.world))
                 self._finish(working_too=working_too)
 
     def _finish(self, *, working_too: bool = True) -> None:
@@ -263,14 +337,14 @@ class Schedule:
         for _ in range(MOST_ROUNDS):
             if self.random.random() < 0.5:
                 world.valkey.delete(keys.rebuild())
-            self._add(actors.sweep(world))
+            self._add(repairing.sweep(world))
             self._finish()
             for token in sorted(world.carried_by_row):
                 world.stop_carrying(token)
             for holder in world.holders() or ():
                 if holder.phase == slots.Phase.STARTED:
                     world.lapse(holder)
-            self._add(actors.reconcile(world))
+            self._add(repairing.reconcile(world))
             self._finish()
             if world.at_rest():
                 return

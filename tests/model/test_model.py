@@ -5,11 +5,12 @@ import sys
 import pytest
 import redis
 
+from tests.invariants import Violation
+
 from .mutations import MUTATIONS, Mutation
 from .rules import Rules
 from .scenes import Scene
 from .schedule import Counts, fresh_seed, run_schedule
-from .world import Violation
 
 SCHEDULES = 60
 #: How far a left-out rule is looked for when the seeds that used to show it no longer do.
