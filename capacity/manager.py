@@ -26,6 +26,7 @@ from backlog.drafts import Draft, Overflow, Queued
 from backlog.models import Execution
 from core.conf import conf
 from core.ids import new_token
+from core.pauses import pause
 from fleet.models import Agent, FleetSettings
 
 from . import repairs, slots
@@ -358,7 +359,7 @@ class CapacityManager:
                 continue
             if time.monotonic() > patience:
                 raise SlotsUnavailable
-            time.sleep(REBUILD_PAUSE_SECONDS)
+            pause(REBUILD_PAUSE_SECONDS)
         return answer
 
 

@@ -22,6 +22,7 @@ from capacity.leases import Lease, RenewOutcome
 from capacity.manager import CapacityManager
 from core.conf import conf
 from core.db import hand_back
+from core.pauses import pause
 
 from ..runtimes.base import Stop, StopReason
 
@@ -106,7 +107,7 @@ class Keeper:
                 # Every lease of this process hangs on these threads: whatever goes wrong, the next pass must come.
                 log.exception("keeper.broke")
             # A row carries its run for a margin: it must be asked more often than that.
-            time.sleep(max(0.05, min(TICK_SECONDS, margin_seconds() / 2) - (time.monotonic() - began)))
+            pause(max(0.05, min(TICK_SECONDS, margin_seconds() / 2) - (time.monotonic() - began)))
 
     def _look_at_rows(self, watched: list[Watched]) -> None:
         self._look(watched)

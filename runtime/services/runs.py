@@ -27,6 +27,7 @@ from capacity.manager import CapacityManager, preview
 from core import events
 from core.db import hand_back, storable
 from core.ids import new_token
+from core.pauses import pause
 from fleet.models import Agent
 
 from .. import dispatch
@@ -302,7 +303,7 @@ def _until_stored(write: Callable[[], T], *, give_up: threading.Event | None = N
 
     What can be done later as well isn't tried again once `give_up` is set.
     """
-    pause = 0.1
+    seconds = 0.1
     while True:
         try:
             return write()
@@ -311,5 +312,5 @@ def _until_stored(write: Callable[[], T], *, give_up: threading.Event | None = N
             close_old_connections()
             if give_up is not None and give_up.is_set():
                 raise
-            time.sleep(pause)
-            pause = min(LONGEST_WRITE_PAUSE_SECONDS, pause * 2)
+            pause(seconds)
+            seconds = min(LONGEST_WRITE_PAUSE_SECONDS, seconds * 2)
