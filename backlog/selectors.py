@@ -165,19 +165,15 @@ def unfinished_of(agent_id: int) -> QuerySet[Execution]:
 
 def with_submitter(executions: QuerySet[Execution]) -> QuerySet[Execution]:
     """The rows, each with what `submitter_of` reads, in the same query."""
-    return executions.annotate(
-        caller_active=F("submitted_by__is_active"), caller_rules=F("submitted_by__is_superuser"),
-        key_scope=F("submitted_key__scope"), key_agent_id=F("submitted_key__agent_id"), key_revoked_at=F("submitted_key__revoked_at"),
-    )  # fmt: skip
+    return executions.annotate(caller_active=F("submitted_by__is_active"), key_revoked_at=F("submitted_key__revoked_at"))
 
 
 def submitter_of(row: Execution) -> Submitter:
     """Who submitted a row that was read through `with_submitter`, as they are now."""
     read: Any = row
     return Submitter(
-        kind=row.source_kind, name=row.source_name, user_id=row.submitted_by_id, active=bool(read.caller_active),
-        superuser=bool(read.caller_rules), key_id=row.submitted_key_id, key_scope=read.key_scope,
-        key_agent_id=read.key_agent_id, key_revoked=read.key_revoked_at is not None,
+        kind=row.source_kind, name=row.source_name, user_id=row.submitted_by_id, key_id=row.submitted_key_id,
+        active=bool(read.caller_active) and read.key_revoked_at is None,
     )  # fmt: skip
 
 

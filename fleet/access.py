@@ -14,7 +14,7 @@ from enum import StrEnum
 from django.db.models import Exists, OuterRef, QuerySet
 
 from .errors import AccessDenied, AgentNotFound, CapacityOwnerRequired, OwnerRequired, PersonRequired
-from .models import Agent, KeyScope, Share
+from .models import Agent, Share
 from .principals import Principal, PrincipalKind, Submitter
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -101,19 +101,18 @@ def may_cancel(principal: Principal, agent: Agent, *, submitted_by_id: int | Non
 
 
 def may_still_submit(submitter: Submitter, agent: Agent) -> bool:
-    """Whether who submitted a task to `agent` could do so now: `may` of a caller who isn't here any more.
+    """Whether who submitted a task to `agent` could do so now.
 
-    A key that was revoked since has lost it, one that merely expired has not. One query where the agent is somebody else's.
+    A key that was revoked since has lost it, one that merely expired has not. No query where the agent is their own.
     """
     if submitter.kind not in {"user", *PrincipalKind} or (submitter.user_id is None and not submitter.name):
         return True  # a source with rules of its own, or none named
-    if submitter.user_id is None or not submitter.active or submitter.key_revoked:
+    if submitter.user_id is None or not submitter.active or (submitter.kind != "user" and submitter.key_id is None):
         return False
-    if submitter.kind != "user" and submitter.key_id is None:
-        return False
-    if submitter.key_scope == KeyScope.SYSTEM or submitter.key_agent_id == agent.pk:
+    if agent.owner_id == submitter.user_id:
         return True
-    return submitter.superuser or agent.owner_id == submitter.user_id or Share.objects.filter(agent=agent, user=submitter.user_id).exists()
+    principal = submitter.principal()
+    return principal is not None and may(principal, Verb.SUBMIT, agent)
 
 
 def _named(name: str, queryset: QuerySet[Agent]) -> Agent | None:

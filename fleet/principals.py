@@ -75,17 +75,22 @@ class Principal:
 
 @dataclass(frozen=True, kw_only=True)
 class Submitter:
-    """Who submitted an execution some time ago: the person and the key of then, with what they are now.
+    """Who submitted an execution some time ago, as far as it is still known.
 
-    `kind` and `name` are the `Source` of then; `user_id` and `key_id` are None for those that are gone.
+    `kind` and `name` are the `Source` of then; `user_id` and `key_id` are None for those that are gone; `active`: neither is
+    the person shut out nor the key revoked.
     """
 
     kind: str
     name: str
     user_id: int | None
-    active: bool
-    superuser: bool
     key_id: int | None
-    key_scope: str | None
-    key_agent_id: int | None
-    key_revoked: bool
+    active: bool
+
+    def principal(self) -> Principal | None:
+        """Whom they are now; reads them. None where they are gone by now."""
+        if self.key_id is not None:
+            key = ApiKey.objects.select_related("owner", "agent").filter(pk=self.key_id).first()
+            return None if key is None else Principal.of_key(key)
+        user = User.objects.filter(pk=self.user_id).first()
+        return None if user is None else Principal.of_user(user)

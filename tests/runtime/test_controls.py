@@ -175,6 +175,38 @@ def test_owners_pause_agents_and_superusers_the_fleet(
     assert FleetSettings.objects.get().paused is False
 
 
+# -- Limits and the line -----------------------------------------------------------------------------------------------
+def test_a_cut_kills_nothing_and_admits_nothing_until_it_is_below_the_new_limit(
+    do: Any, api: Api, owner: User, post_task: Post, make_agent: Callable[..., Agent]
+) -> None:
+    agent = make_agent(limit=5)
+    running = [begin(post_task("runs", to=agent).json()["execution_id"]) for _ in range(5)]
+    for _ in range(2):
+        post_task("waits", to=agent)
+    assert api(owner).put(f"/api/agents/{agent.name}/capacity", {"max_parallel_tasks": 1}, format="json").status_code == 200
+    for number, one in enumerate(running[:4], start=1):
+        assert runs.end_run(one, Result(response="done"), in_place=True) is None
+        housekeeping.sweep()
+        assert len(slots.state(agent.name).holders) == 5 - number
+        assert statuses(agent)[5:] == [Status.QUEUED] * 2
+    following = runs.end_run(running[4], Result(response="done"), in_place=True)
+    assert following is not None
+    assert statuses(agent) == [*[Status.SUCCESS] * 5, Status.RUNNING, Status.QUEUED]
+
+
+def test_what_was_queued_25_hours_ago_has_expired_and_the_rest_waits_on(
+    post_task: Post, single: Agent, age_row: Callable[[Execution, float], Execution]
+) -> None:
+    post_task("runs", to=single)
+    old, young = (Execution.objects.get(pk=post_task(text, to=single).json()["execution_id"]) for text in ("old", "young"))
+    age_row(old, 25 * 3600)
+    age_row(young, 23 * 3600)
+    housekeeping.sweep()
+    old.refresh_from_db()
+    assert (old.status, old.error_code, old.started_at) == (Status.FAILED, "expired", None)
+    assert statuses(single).count(Status.QUEUED) == 1
+
+
 # -- Clear -------------------------------------------------------------------------------------------------------------
 def test_a_cleared_line_is_cancelled_and_what_runs_goes_on(
     do: Any, api: Api, owner: User, post_task: Post, single: Agent, valkey: redis.Redis
