@@ -8,7 +8,7 @@ raises `Violation` where its invariant is broken; the first word says which:
     NUMBERS  slot numbers that are not distinct, or beyond the largest limit
     LOST     a holder that is lost, or an accepted execution without a row
     IDLE     a startable row beside a free slot
-    SESSION  two rows of a session that hold a slot, or more than one that could start
+    SESSION  two rows of a session that hold a slot or could start
     STUCK    a session in line of which none may start though none runs
     DEPTH    more in line than submits may have put there
     UNENDED  an accepted execution that has no terminal status, or holds a slot though it has
@@ -159,12 +159,12 @@ def check_nobody_waits(
 
 
 def check_sessions(rows: Iterable[SeenRow]) -> None:
-    """A session holds one slot at most; while it holds none, the first of its rows in line may start, and no other."""
+    """One row of a session holds a slot, or the first in line may start; never both, never two."""
     for session, of_session in _grouped((row for row in rows if row.session is not None), lambda row: row.session).items():
         holding = [row.id for row in of_session if row.slot_token is not None or row.status == RUNNING]
         queued = sorted((row for row in of_session if row.status == QUEUED), key=lambda row: row.queued_at)
         startable = [row.id for row in queued if row.startable]
-        if len(holding) > 1 or len(startable) > 1:
+        if len(holding) + len(startable) > 1:
             raise Violation(f"SESSION {session}: {holding} hold a slot, {startable} may start")
         if queued and not holding and startable != [queued[0].id]:
             raise Violation(f"STUCK session {session}: {queued[0].id} is its first, {startable} may start")

@@ -109,6 +109,7 @@ def test_a_session_with_two_runs_or_two_that_may_start_is_found() -> None:
     broken("SESSION", lambda: rest(rows=changed(STARTED, session=7)))
     two = tuple(replace(row, session=8, startable=True) for row in (WAITING, FOLLOWING))
     broken("SESSION", lambda: rest(rows=(STARTED, GRANTED, *two)))
+    broken("SESSION", lambda: rest(rows=changed(FOLLOWING, startable=True)))
 
 
 def test_a_session_that_waits_for_nobody_is_found() -> None:

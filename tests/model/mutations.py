@@ -106,7 +106,7 @@ MUTATIONS = (
     rule("in_place_asks_pause", faults=replace(STEERED, ways=("in place",)), seeds=(580,)),
     rule("resume_drains", faults=STEERED),
     # Sessions
-    rule("newcomer_asks_session_again", faults=FLUSHED, crowded=True, seeds=(115,)),
+    told("newcomer_asks_session_again", scene=scenes.a_newcomers_session_gets_a_row_in_line_meanwhile),
     rule("session_by_age", faults=CALM, crowded=True),
     told(
         "newcomer_asks_session_again",
@@ -140,6 +140,7 @@ MUTATIONS = (
     told("stop_before_freeing", scene=scenes.repair_frees_the_slot_of_lost_work),
     told("row_asked_waits", scene=scenes.a_run_carried_on_by_its_row_is_lost),
     told("token_kept_until_stopped", scene=scenes.repair_meets_an_agent_that_can_not_be_asked),
+    rule("unsaid_left_to_repair", faults=STEERED),
     told("agent_remembers_terminate", scene=scenes.a_worker_is_frozen_before_its_request_is_sent),
     told("rowless_freed_in_phase", scene=scenes.a_request_is_frozen_before_its_row_is_there),
     rule("lost_repaired", faults=FAULTY),
@@ -211,7 +212,7 @@ MUTATIONS = (
         lua={"forget": ("if #held > 0 then", "if false then")},
         scene=scenes.an_agent_is_deleted_while_it_works_and_its_name_used_again,
     ),
-    Mutation(name="renew brings the lost back", lua={"renew": ("phase == 'lost'", "false")}, faults=LAPSING, seeds=(64,)),
+    Mutation(name="renew brings the lost back", lua={"renew": ("phase == 'lost'", "false")}, faults=LAPSING, seeds=(84,)),
     Mutation(name="renew is refused while a rebuild is due", lua={"renew": ("or REBUILDING", "or 2")}, faults=FLUSHED),
     Mutation(name="reclaim frees what it lists", lua={"reclaim": (_MARK, _FREE)}, scene=scenes.a_lease_ends_and_nobody_has_looked_yet),
 )

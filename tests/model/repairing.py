@@ -15,25 +15,23 @@ from .world import World
 
 
 def reconcile(world: World) -> Actor:
-    """One pass in both directions."""
-    if world.rules.lost_repaired:
-        yield from repair_lost(world)
+    """One comparison, in both directions."""
     yield from repair_rows_without_slot(world)
     if world.rules.slots_without_row_repaired:
         yield from repair_slots_without_row(world)
-    if world.rules.dispatched_again:
-        dispatch_again(world)
-        yield STEP
-    yield from finish_deletions(world)
-    yield from drain_all(world)
 
 
 def sweep(world: World) -> Actor:
-    """What housekeeping does every other second, but for repair."""
+    """What housekeeping does every other second."""
     if world.emptied:
         yield from rebuild(world)
+    if world.rules.lost_repaired:
+        yield from repair_lost(world)
     yield from finish_deletions(world)
     yield from drain_all(world)
+    if world.rules.dispatched_again:
+        dispatch_again(world)
+        yield STEP
 
 
 # -- Lost work -------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class Rules:
     row_before_slot: bool = True
     release_until_answered: bool = True  # a release met by a rebuild asks again
     drain_after_release: bool = True
+    unsaid_left_to_repair: bool = True  # an outcome without the agent's word that the work is over gives no slot back
     # In place
     ungranted_claim_undone: bool = True
     ungranted_not_started: bool = True

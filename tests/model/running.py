@@ -19,6 +19,9 @@ def worker(world: World, row: Row, token: uuid.UUID) -> Actor:
     while begun is not None:
         row, token = begun
         ok = yield from perform(world, row, token)
+        if ok is None:
+            yield from leave_to_repair(world, row, token)
+            return
         begun = yield from end_run(world, row, token, ok=ok)
 
 
@@ -61,8 +64,8 @@ def begin_row_first(world: World, row: Row, token: uuid.UUID) -> Generator[Step,
 
 
 # -- Work ------------------------------------------------------------------------------------------------------------
-def perform(world: World, row: Row, token: uuid.UUID) -> Generator[Step, None, bool]:
-    """The work; whether it ended well. When this returns, it is over."""
+def perform(world: World, row: Row, token: uuid.UUID) -> Generator[Step, None, bool | None]:
+    """The work; whether it ended well. When this returns, it is over; None where its agent doesn't say so."""
     if row.http and token in world.lapsed:
         return False
     for _ in range(3):
@@ -75,8 +78,12 @@ def perform(world: World, row: Row, token: uuid.UUID) -> Generator[Step, None, b
             return False
         if stop := keep(world, row, token):
             yield STEP
-            if row.http:
+            if row.http and not world.agent_can_be_asked() and world.rules.unsaid_left_to_repair:
+                return None
+            if row.http and world.rules.unsaid_left_to_repair:
                 world.terminate(row)
+            elif row.http:
+                return False
             world.end(token)
             yield STEP
             return stop == "ended"
@@ -118,6 +125,12 @@ def end_run(world: World, row: Row, token: uuid.UUID, *, ok: bool) -> Generator[
     yield STEP
     yield from give_back(world, row, token, written=written)
     return None
+
+
+def leave_to_repair(world: World, row: Row, token: uuid.UUID) -> Actor:
+    """Write the outcome and leave the slot taken: the work may go on, and its agent goes on being asked."""
+    world.fence(row, token)
+    yield STEP
 
 
 def give_back(world: World, row: Row, token: uuid.UUID, *, written: bool) -> Actor:

@@ -90,7 +90,7 @@ class Scene:
 
     def repair(self) -> None:
         """Repair goes round, and what it lets start goes to work."""
-        self.finish(repairing.reconcile(self.world))
+        self.finish(repairing.sweep(self.world), repairing.reconcile(self.world))
         self.deliver_all()
 
     def drain(self) -> None:
@@ -182,6 +182,15 @@ def a_raised_limit_fills_at_once(scene: Scene) -> None:
     scene.submitted()
     scene.finish(steering.resize(scene.world, "a", 2))
     scene.deliver_all()
+    scene.check()
+
+
+def a_newcomers_session_gets_a_row_in_line_meanwhile(scene: Scene) -> None:
+    """The newcomer has a slot, and no row yet."""
+    world = scene.world
+    request = scene.until(taking.submit(world, scene.row(session=1)), lambda: world.grants)
+    scene.submitted(session=1)
+    scene.finish(request)
     scene.check()
 
 
@@ -435,7 +444,7 @@ def repair_frees_the_slot_of_lost_work(scene: Scene) -> None:
     lost, _ = scene.working(http=True)
     scene.submitted()
     scene.lapse(lost)
-    repair = scene.until(repairing.reconcile(scene.world), scene.is_free)
+    repair = scene.until(repairing.sweep(scene.world), scene.is_free)
     scene.drain()
     scene.finish(repair)
 
@@ -445,7 +454,7 @@ def a_lease_ends_and_nobody_has_looked_yet(scene: Scene) -> None:
     lost, _ = scene.working(http=True)
     scene.submitted()
     scene.lapse(lost)
-    next(repairing.reconcile(scene.world))
+    next(repairing.sweep(scene.world))
     scene.drain()
     scene.submitted()
     scene.deliver_all()

@@ -312,10 +312,16 @@ class Schedule:
 
         what came while its agent was deleted, and a place that another agent left to its namesake.
         """
-        if self.faults.repeat or self.faults.flush or self.world.robbed or any(agent.deleted.now for agent in self.world.agents.values()):
-            for _ in range(4):
-                self._add(repairing.sweep(self.world))
-                self._finish(working_too=working_too)
+        world = self.world
+        if self.faults.repeat or self.faults.flush or world.robbed or any(agent.deleted.now for agent in world.agents.values()):
+            self._sweep(4, working_too=working_too)
+        while world.unsaid() and self.steps < MOST_STEPS:
+            self._sweep(1, working_too=working_too)
+
+    def _sweep(self, times: int, *, working_too: bool) -> None:
+        for _ in range(times):
+            self._add(repairing.sweep(self.world))
+            self._finish(working_too=working_too)
 
     def _finish(self, *, working_too: bool = True) -> None:
         """Run everybody to the end, messages and all; the ones at work only if they are to."""
@@ -344,6 +350,7 @@ class Schedule:
             for holder in world.holders() or ():
                 if holder.phase == slots.Phase.STARTED:
                     world.lapse(holder)
+            self._add(repairing.sweep(world))
             self._add(repairing.reconcile(world))
             self._finish()
             if world.at_rest():

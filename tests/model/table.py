@@ -62,6 +62,10 @@ class Table(Ground):
         """The partial unique index."""
         return self.rules.one_run_a_session and any(other.token is not None for other in self.of_session(row))
 
+    def unsaid(self) -> bool:
+        """Whether a row has ended, and its work may go on."""
+        return any(row.token is not None and row.status in TERMINAL for row in self.rows)
+
     def row_of(self, execution_id: uuid.UUID) -> Row | None:
         """The row of an execution."""
         return next((row for row in self.rows if row.id == execution_id), None)
