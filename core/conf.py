@@ -76,6 +76,9 @@ class Conf:
     )
     expiry_seconds = Setting("TRINITY_EXPIRY_SECONDS", 86_400, "How long an execution may wait before it fails as expired.", 1)
     grace_seconds = Setting("TRINITY_GRACE_SECONDS", 30, "How long a stopping worker lets its runs finish.", 0)
+    broker_silence_seconds = Setting(
+        "TRINITY_BROKER_SILENCE_SECONDS", 120.0, "How long a worker that hears nothing from its broker stays in service.", 5
+    )
     worker_threads = Setting("TRINITY_WORKER_THREADS", 32, "Runs that one worker process carries at once.", 1)
     web_threads = Setting("TRINITY_WEB_THREADS", 16, "Threads that answer HTTP requests in one web process.", 1)
     max_body_bytes = Setting("TRINITY_MAX_BODY_BYTES", 2 * 1024 * 1024, "Largest request body.", 1024)

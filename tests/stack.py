@@ -184,10 +184,10 @@ class Stack:
             publisher.send_task(task, args=arguments, queue="trinity", ignore_result=True)
 
     # -- Its processes -----------------------------------------------------------------------------------------------
-    def start_worker(self, *, ready: bool = True, **env: str) -> StackProcess:
+    def start_worker(self, *, ready: bool = True, threads: int = 32, **env: str) -> StackProcess:
         """One more worker, ready when this returns unless told otherwise; `env` changes its settings."""
         name = f"worker{len(self.workers)}-{secrets.token_hex(3)}"
-        options = ["-P", "threads", "-c", "32", "-Q", "trinity", "-n", f"{name}@%h", "--loglevel", "INFO"]
+        options = ["-P", "threads", "-c", str(threads), "-Q", "trinity", "-n", f"{name}@%h", "--loglevel", "INFO"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
         worker = self._process(name, [*self._through, "-m", "celery", "-A", "trinity", "worker", *options, *quiet], **env)
         self.workers.append(worker)

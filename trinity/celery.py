@@ -12,3 +12,5 @@ app.autodiscover_tasks()
 
 # Loaded by its name when a worker starts: by then Django is set up.
 app.steps["worker"].add("runtime.worker:HousekeepingStep")
+app.steps["worker"].add("runtime.worker:ListenerStep")
+app.steps["consumer"].add("runtime.hearing:EarStep")

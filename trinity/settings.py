@@ -144,6 +144,8 @@ CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_TIMEOUT = 1
+#: Without an end: a worker out of touch leaves by its own rule, when its last run has ended (runtime/hearing.py).
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_DEFAULT_QUEUE = "trinity"
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {"socket_timeout": 1, "socket_connect_timeout": 1, "socket_keepalive": True, "global_keyprefix": "celery:"}
