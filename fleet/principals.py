@@ -92,5 +92,5 @@ class Submitter:
         if self.key_id is not None:
             key = ApiKey.objects.select_related("owner", "agent").filter(pk=self.key_id).first()
             return None if key is None else Principal.of_key(key)
-        user = User.objects.filter(pk=self.user_id).first()
+        user = None if self.user_id is None else User.objects.filter(pk=self.user_id).first()
         return None if user is None else Principal.of_user(user)
