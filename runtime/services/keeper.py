@@ -122,7 +122,7 @@ class Keeper:
         """Ask by one query which rows are still this process's runs, and of which the cancel was asked; tell the runs.
 
         A row that is still the run's carries it for a margin more, whatever the gate says or while it says nothing: repair
-        fences the row first, and frees the slot two margins later. So it is not the renewal that has to be in time: that may
+        fences the row first, and frees the slot a margin and a half later. So it is not the renewal that has to be in time: that may
         hang for longer than a margin has left.
         """
         looked_at = time.monotonic()

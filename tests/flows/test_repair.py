@@ -186,13 +186,12 @@ def test_the_same_message_many_times_over_begins_the_work_once(stack: Stack, age
     until(lambda: holders(stack, agent) == 0)
 
 
-@pytest.mark.parametrize("offset", ["+3600s", "-3600s"])
 def test_a_host_whose_clock_is_an_hour_off_keeps_leases_and_order(
-    stack: Stack, victim: StackProcess, agent_server: AgentServer, until: Until, offset: str
+    stack: Stack, victim: StackProcess, agent_server: AgentServer, until: Until
 ) -> None:
     if FAKETIME is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("No libfaketime found: install the faketime package")
-    env = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    env = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": "+3600s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     odd = stack.start_worker(**env)
     stack.stop_worker(victim)
     api = stack.api()
