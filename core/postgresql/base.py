@@ -5,6 +5,7 @@ every thread that asks it anything; here such a connection is given up, and the 
 """
 
 import select
+from types import TracebackType
 from typing import Any, Self
 
 import psycopg
@@ -45,9 +46,9 @@ class DatabaseSchemaEditor(schema.DatabaseSchemaEditor):
         self._connection.patient = True
         return super().__enter__()
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            super().__exit__(*error)
+            super().__exit__(kind, error, trace)
         finally:
             self._connection.patient = False
 
