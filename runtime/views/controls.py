@@ -6,6 +6,7 @@ from rest_framework.response import Response
 from core import api
 from fleet import access
 from fleet.models import Agent
+from fleet.principals import Principal
 from fleet.selectors import fleet_settings
 
 from .. import schema
@@ -20,7 +21,7 @@ class PauseView(api.ApiView):
     @schema.agent_pause
     def post(self, request: Request, name: str) -> Response:
         """Nothing new starts from here on; again: the same."""
-        _check_empty(request)
+        _check_owned(self.principal, name, request)
         return _state(controls.pause_agent(principal=self.principal, name=name))
 
 
@@ -30,7 +31,7 @@ class ResumeView(api.ApiView):
     @schema.agent_resume
     def post(self, request: Request, name: str) -> Response:
         """Its line starts at once; again: the same."""
-        _check_empty(request)
+        _check_owned(self.principal, name, request)
         return _state(controls.resume_agent(principal=self.principal, name=name))
 
 
@@ -40,7 +41,9 @@ class FleetPauseView(api.ApiView):
     @schema.fleet_pause
     def post(self, request: Request) -> Response:
         """Nothing new of any agent starts; again: the same."""
-        _check_empty(request)
+        api.strict_query(request)
+        access.require_superuser(self.principal)
+        NothingIn.read(request)
         return Response({"paused": controls.pause_fleet(principal=self.principal)})
 
 
@@ -50,7 +53,9 @@ class FleetResumeView(api.ApiView):
     @schema.fleet_resume
     def post(self, request: Request) -> Response:
         """Every line starts at once, but those of agents paused themselves; again: the same."""
-        _check_empty(request)
+        api.strict_query(request)
+        access.require_superuser(self.principal)
+        NothingIn.read(request)
         return Response({"paused": controls.resume_fleet(principal=self.principal)})
 
 
@@ -60,7 +65,7 @@ class QueueClearView(api.ApiView):
     @schema.queue_clear
     def post(self, request: Request, name: str) -> Response:
         """What waits is cancelled, what runs goes on."""
-        _check_empty(request)
+        _check_owned(self.principal, name, request)
         return Response({"cleared": lines.clear_line(principal=self.principal, name=name)})
 
 
@@ -84,8 +89,10 @@ class SlotReleaseView(api.ApiView):
         return Response(body, status=200 if release.freed else 202)
 
 
-def _check_empty(request: Request) -> None:
+def _check_owned(principal: Principal, name: str, request: Request) -> None:
+    """That the agent is theirs, and the request empty: who may not is told so before their body is looked at."""
     api.strict_query(request)
+    access.agent_for(principal=principal, name=name, verb=access.Verb.OWN)
     NothingIn.read(request)
 
 

@@ -176,6 +176,20 @@ def test_owners_pause_agents_and_superusers_the_fleet(
 
 
 # -- Limits and the line -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "path", ["agents/{name}/pause/", "agents/{name}/resume/", "agents/{name}/queue/clear/", "fleet/pause/", "fleet/resume/"]
+)
+def test_who_may_not_is_told_so_whatever_they_sent(
+    do: Any, stranger: User, superuser: User, make_key: Callable[..., str], agent: Agent, path: str
+) -> None:
+    here, nowhere = path.format(name=agent.name), path.format(name="nobody")
+    for key in (make_key("agent", agent=agent), make_key("system", owner=superuser)):
+        assert do(here, by=key, all=True).json()["code"] == do(nowhere, by=key, all=True).json()["code"] == "person_required"
+    assert do(here, by=stranger, all=True).json()["code"] == "access_denied"
+    assert do(nowhere, by=superuser, all=True).json()["code"] == ("unknown_field" if nowhere == here else "agent_not_found")
+    assert do(here, by=superuser, all=True).json()["code"] == "unknown_field"
+
+
 def test_a_cut_kills_nothing_and_admits_nothing_until_it_is_below_the_new_limit(
     do: Any, api: Api, owner: User, post_task: Post, make_agent: Callable[..., Agent]
 ) -> None:
