@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from core.errors import InvalidFields
 
-from . import access, audit, limits, locks, selectors
+from . import access, audit, limits, locks, reach, selectors
 from .errors import AccessDenied, PreconditionFailed
-from .models import Agent, ApiKey, RuntimeKind
+from .models import Agent, ApiKey, FormerRuntime, RuntimeKind
 from .principals import Principal
 from .runtimes import merged, shown
 from .services import apply_limits
@@ -64,6 +64,8 @@ def _hand_on(_principal: Principal, row: Agent, username: str) -> _Told:
     if heir.pk == row.owner_id:
         return None
     was, row.owner = row.owner.get_username(), heir
+    # Whoever made them knows them, and they reach what their maker's agents reach.
+    ApiKey.objects.filter(agent=row, revoked_at=None).exclude(owner=heir).update(revoked_at=timezone.now())
     return was, heir.get_username()
 
 
@@ -75,6 +77,7 @@ def _reach_anew(principal: Principal, row: Agent, patch: Mapping[str, Any]) -> _
     if (kind, own) == (row.runtime_kind, row.runtime):
         return None
     was = shown(row)
+    reach.keep_former(row, kind=kind, runtime=own)
     row.runtime_kind, row.runtime = kind, own
     # Without the secrets: where only one of them is another, both read the same.
     return was, shown(row)
@@ -127,4 +130,5 @@ def delete_agent(*, principal: Principal, agent: Agent) -> Agent:
 
 def note_cleared(agent: Agent) -> None:
     """Record that nothing of a deleted agent runs or is kept in the slot store; its secrets go as well."""
-    Agent.objects.filter(pk=agent.pk, deleted_at__isnull=False).update(cleared_at=timezone.now(), runtime={})
+    if Agent.objects.filter(pk=agent.pk, deleted_at__isnull=False).update(cleared_at=timezone.now(), runtime={}):
+        FormerRuntime.objects.filter(agent=agent).delete()

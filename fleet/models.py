@@ -69,6 +69,21 @@ class Agent(models.Model):
         return self.name
 
 
+class FormerRuntime(models.Model):
+    """How an agent was reached until `replaced_at`. Runs that began before go on there, and may have to be told to end."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="former_runtimes")
+    kind = models.CharField(max_length=16, choices=RuntimeKind)
+    runtime = EncryptedJSONField()
+    replaced_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["agent", "replaced_at"], name="former_runtime_of_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.agent} until {self.replaced_at}"
+
+
 class Share(models.Model):
     """A user who may read, submit to, and cancel their own tasks on somebody else's agent."""
 

@@ -20,10 +20,9 @@ from fleet.principals import Principal
 from .. import dispatch, selectors
 from ..errors import ExecutionNotFound, LeaseLost, NoSlotHeld
 from ..events import ExecutionFinished
-from ..runtimes import runtime_for
-from ..runtimes.base import Run
 from ..shutdown import leaving
 from . import controls
+from .asking import ask_to_end
 from .moving_up import start_opened
 
 manager = CapacityManager()
@@ -93,12 +92,8 @@ def end_released(*, execution_id: uuid.UUID) -> bool:
 
     Its own worker asks as well, unless it was lost.
     """
-    row = Execution.objects.filter(pk=execution_id, slot_token=None, status__in=TERMINAL).select_related("agent").first()
+    ended = Execution.objects.filter(pk=execution_id, slot_token=None, status__in=TERMINAL, started_at__isnull=False)
+    row = ended.select_related("agent").defer("message", "response").first()
     if row is None or not row.agent.runtime:
         return False
-    run = Run(
-        execution_id=row.pk, token=uuid.UUID(int=0), agent_name=row.agent_name, settings=row.agent.runtime,
-        message=row.message, timeout_seconds=row.timeout_seconds,
-    )  # fmt: skip
-    runtime = runtime_for(row.agent.runtime_kind)
-    return any(not leaving.wait(pause) and runtime.cancel(run) for pause in _PAUSES)
+    return any(not leaving.wait(pause) and ask_to_end(row, token=uuid.UUID(int=0)) for pause in _PAUSES)

@@ -7,6 +7,7 @@ import structlog
 
 from backlog import bulk
 from core.conf import conf
+from fleet import reach
 
 log = structlog.get_logger(__name__)
 
@@ -18,6 +19,7 @@ PASS_SECONDS = 2.0
 
 def forget_old() -> bool:
     """Delete for a moment; whether all that is old is gone. Zero `TRINITY_RETENTION_DAYS` keeps executions for ever."""
+    reach.forget_former()
     ends_at = time.monotonic() + PASS_SECONDS
     executions = keys = 0
     done = False

@@ -165,6 +165,25 @@ def test_only_known_fields_are_taken(patch: Any, served: Agent) -> None:
     assert told(patch({"owner": "a\x00b"}))[0] == 400
 
 
+def test_with_an_agent_go_no_keys_of_who_had_it(
+    patch: Any, served: Agent, api: Any, owner: User, stranger: User, make_agent: Callable[..., Agent], make_key: Callable[..., str]
+) -> None:
+    make_agent(name="kept")
+    key, own = make_key("agent", agent=served), make_key("user")
+    assert api(key).get("/api/agents/kept/").status_code == 200
+    patch({"owner": "olga"})
+    assert api(key).get("/api/agents/served/").status_code == 200
+    # A new owner's own key for it, from when it was theirs before.
+    Agent.objects.filter(pk=served.pk).update(owner=stranger)
+    theirs = make_key("agent", agent=Agent.objects.get(pk=served.pk), owner=stranger)
+    Agent.objects.filter(pk=served.pk).update(owner=owner)
+    patch({"owner": "sten"})
+    # Its server is another's now: it reaches what is theirs, and nothing of the former owner's.
+    assert api(key).get("/api/agents/kept/").json()["code"] == "invalid_token"
+    assert api(own).get("/api/agents/served/").json()["code"] == "access_denied"
+    assert api(theirs).get("/api/agents/served/").status_code == 200
+
+
 def test_changing_is_the_owners(patch: Any, stranger: User, superuser: User, served: Agent, make_key: Callable[..., str]) -> None:
     assert told(patch({"description": "x"}, by=stranger))[1] == "access_denied"
     Share.objects.create(agent=served, user=stranger)

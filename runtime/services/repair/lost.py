@@ -16,12 +16,12 @@ from capacity.errors import SlotsUnavailable
 from capacity.leases import HARD_LIMIT_MARGIN_SECONDS, Lease, LostHolder, Phase
 from capacity.manager import CapacityManager
 from core.conf import conf
+from fleet import reach
 from fleet.models import RuntimeKind
 
 from ... import dispatch
-from ...runtimes import runtime_for
-from ...runtimes.base import Run
 from .. import broker
+from ..asking import ask_to_end
 from ..keeper import margin_seconds
 from .journal import Kind, note
 from .steps import each, free, lease_of, light, retire, row_of
@@ -59,7 +59,8 @@ def settle_fenced() -> None:
     A row is fenced by repair, or by whoever else ends it while its work goes on. From then on it is told to end: a worker
     that lives sees it within a second, an agent is asked, and a command's supervisor knows when its lease ends.
     """
-    fenced = list(light(rows.holding().filter(status__in=TERMINAL)).annotate(now=Now()))
+    began_as = reach.kind_of_start(agent="agent", started_at="started_at")
+    fenced = list(light(rows.holding().filter(status__in=TERMINAL)).annotate(now=Now(), began_as=began_as))
     if not fenced:
         return
     # In this order: what is told from a moment after the fence has been told long enough, and a slot that is gone by then
@@ -73,7 +74,7 @@ def _settle(row: Execution, ending: repairs.Ending, *, phase: Phase | None) -> N
     lease = lease_of(row)
     if over_by := _over_by(row, ending, phase=phase):
         _let_go(row, lease, by=over_by)
-    elif ending.due and row.agent.runtime_kind == RuntimeKind.HTTP:
+    elif ending.due and _kind(row) == RuntimeKind.HTTP:
         _ask(lease, told_seconds=round(ending.told_seconds))
 
 
@@ -86,7 +87,7 @@ def _over_by(row: Execution, ending: repairs.Ending, *, phase: Phase | None) -> 
     """
     if row.started_at is None or _now(row) > row.started_at + timedelta(seconds=row.timeout_seconds + HARD_LIMIT_MARGIN_SECONDS):
         return "hard_limit"
-    if row.agent.runtime_kind == RuntimeKind.HTTP:
+    if _kind(row) == RuntimeKind.HTTP:
         return ""
     if phase == Phase.LOST:
         return "lease" if ending.told_seconds > 1.5 * margin_seconds() else ""
@@ -98,6 +99,12 @@ def _let_go(row: Execution, lease: Lease, *, by: str) -> None:
     if backlog.clear_token(execution_id=row.pk, token=lease.token, session_id=row.session_id):
         note(Kind.SLOT_GIVEN_BACK, lease, by=by, slot_number=lease.number)
     free(row, lease)
+
+
+def _kind(row: Execution) -> str:
+    """The kind of agent that has the work."""
+    kind: str = row.began_as  # type: ignore[attr-defined]
+    return kind
 
 
 def _now(row: Execution) -> datetime:
@@ -136,9 +143,5 @@ def terminate_lost(*, execution_id: uuid.UUID, token: uuid.UUID) -> None:
     row = fenced.select_related("agent").defer("message", "response").first()
     if row is None:
         return
-    run = Run(
-        execution_id=row.pk, token=token, agent_name=row.agent_name, settings=row.agent.runtime,
-        message="", timeout_seconds=row.timeout_seconds,
-    )  # fmt: skip
-    if runtime_for(row.agent.runtime_kind).cancel(run):
+    if ask_to_end(row, token=token):
         _let_go(row, lease_of(row), by="agent")
