@@ -96,7 +96,8 @@ if _database["ENGINE"].endswith("sqlite3"):
 elif "postgresql" in _database["ENGINE"]:
     _database["ENGINE"] = "core.postgresql"
     _database["OPTIONS"] = {
-        "pool": {"min_size": 1, "max_size": env.int("TRINITY_DATABASE_POOL", default=16), "timeout": 5},
+        # Reconnecting backs off for as long as it is let: a minute's outage would last two.
+        "pool": {"min_size": 1, "max_size": env.int("TRINITY_DATABASE_POOL", default=16), "timeout": 5, "reconnect_timeout": 2},
         "connect_timeout": 5,
         # A server that is cut off is noticed by the kernel, whether we wait for it or it for us.
         "keepalives_idle": 10,
@@ -131,7 +132,7 @@ CACHES = {
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "max_connections": 1024}]},
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "max_connections": 1024, "socket_connect_timeout": 1, "socket_keepalive": True}]},
     }
 }
 
@@ -150,7 +151,7 @@ CELERY_TASK_DEFAULT_QUEUE = "trinity"
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {"socket_timeout": 1, "socket_connect_timeout": 1, "socket_keepalive": True, "global_keyprefix": "celery:"}
     if CELERY_BROKER_URL.startswith(("redis", "unix", "valkey"))
-    else {}
+    else {"write_timeout": 2}
 )
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.2}
 
