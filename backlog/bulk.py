@@ -32,21 +32,22 @@ def cancel_batch(*, agent_id: int, execution_ids: Sequence[uuid.UUID], error_cod
     return [pk for pk, _ in found]
 
 
-def forget_finished(*, older_than: timedelta, most: int) -> int:
+def forget_finished(*, older_than: timedelta, most: int, most_events: int = 2000) -> tuple[int, bool]:
     """Delete at most `most` executions that ended so long ago, with their keys; never one that still holds a slot.
 
-    Their events go first, see `forget_events`: a run may have written thousands.
+    Their events go first, at most `most_events` in one call: a run may have written thousands. Returns how many executions
+    went, and whether there may be more to delete.
     """
     found = list(selectors.finished_before(older_than).values_list("pk", flat=True)[:most])
-    while forget_events(execution_ids=found):
-        pass
+    if _forget_events(found, most=most_events) == most_events:
+        return 0, True
     with transaction.atomic():
-        Execution.objects.filter(pk__in=found, status__in=TERMINAL, slot_token=None).delete()
-    return len(found)
+        # Of the rows only their ids are read: a response may be megabytes.
+        Execution.objects.filter(pk__in=found, status__in=TERMINAL, slot_token=None).only("pk").delete()
+    return len(found), len(found) == most
 
 
-def forget_events(*, execution_ids: Sequence[uuid.UUID], most: int = 2000) -> int:
-    """Delete at most `most` events of these executions; returns how many."""
+def _forget_events(execution_ids: Sequence[uuid.UUID], *, most: int) -> int:
     found = ExecutionEvent.objects.filter(execution_id__in=execution_ids).order_by().values_list("pk", flat=True)[:most]
     return ExecutionEvent.objects.filter(pk__in=list(found)).delete()[0]
 

@@ -22,17 +22,22 @@ def forget_old() -> bool:
     reach.forget_former()
     ends_at = time.monotonic() + PASS_SECONDS
     executions = keys = 0
-    done = False
-    while not done and time.monotonic() < ends_at:
-        gone = _forget_executions()
-        forgotten = bulk.forget_keys(older_than=timedelta(seconds=conf.idempotency_seconds), most=BATCH)
-        executions, keys, done = executions + gone, keys + forgotten, gone < BATCH and forgotten < BATCH
+    more = True
+    while more and time.monotonic() < ends_at:
+        gone, more = _forget_executions()
+        forgotten = bulk.forget_keys(older_than=_key_age(), most=BATCH)
+        executions, keys, more = executions + gone, keys + forgotten, more or forgotten == BATCH
     if executions or keys:
-        log.info("retention.forgot", executions=executions, idempotency_keys=keys, done=done)
-    return done
+        log.info("retention.forgot", executions=executions, idempotency_keys=keys, done=not more)
+    return not more
 
 
-def _forget_executions() -> int:
+def _forget_executions() -> tuple[int, bool]:
     if not conf.retention_days:
-        return 0
-    return bulk.forget_finished(older_than=timedelta(days=conf.retention_days), most=BATCH)
+        return 0, False
+    # With an execution goes its key: one that still counts must keep a repeated request from being run again.
+    return bulk.forget_finished(older_than=max(timedelta(days=conf.retention_days), _key_age()), most=BATCH)
+
+
+def _key_age() -> timedelta:
+    return timedelta(seconds=conf.idempotency_seconds)

@@ -80,11 +80,35 @@ def test_keys_go_as_soon_as_they_no_longer_count(post_task: Any, agent: Agent) -
 
 def test_batches_are_bounded_and_events_of_long_runs_go_in_parts(ended: Any, age_row: Age) -> None:
     rows = [age_row(ended(), 100 * DAY) for _ in range(3)]
-    assert bulk.forget_events(execution_ids=[row.pk for row in rows], most=4) == 4
-    assert ExecutionEvent.objects.count() == 2
-    assert bulk.forget_finished(older_than=timedelta(days=90), most=2) == 2
-    assert bulk.forget_finished(older_than=timedelta(days=90), most=2) == 1
+    ninety = timedelta(days=90)
+    assert bulk.forget_finished(older_than=ninety, most=3, most_events=4) == (0, True)
+    assert (ExecutionEvent.objects.count(), Execution.objects.count()) == (2, len(rows))
+    assert bulk.forget_finished(older_than=ninety, most=2, most_events=4) == (2, True)
+    assert bulk.forget_finished(older_than=ninety, most=2, most_events=4) == (1, False)
+    assert (ExecutionEvent.objects.count(), Execution.objects.count()) == (0, 0)
+
+
+def test_what_is_deleted_is_not_read(ended: Any, age_row: Age, django_assert_max_num_queries: Any) -> None:
+    age_row(ended(response="ten megabytes"), 100 * DAY)
+    with django_assert_max_num_queries(50) as asked:
+        retention.forget_old()
     assert not Execution.objects.exists()
+    for column in ("message", "system_prompt", "response", "error", "metadata", "data"):
+        assert [query["sql"] for query in asked.captured_queries if f'"{column}"' in query["sql"]] == []
+
+
+def test_an_execution_stays_for_as_long_as_its_key_counts(post_task: Any, agent: Agent, age_row: Age, settings: Any) -> None:
+    settings.TRINITY_RETENTION_DAYS = 1
+    settings.TRINITY_IDEMPOTENCY_SECONDS = 7 * DAY
+    asked = {"Idempotency-Key": "once"}
+    row = Execution.objects.get(pk=post_task(headers=asked).json()["execution_id"])
+    Execution.objects.filter(pk=row.pk).update(status=Status.SUCCESS, completed_at=timezone.now(), slot_token=None)
+    age_row(row, 3 * DAY)
+    retention.forget_old()
+    assert post_task(headers=asked).json()["execution_id"] == str(row.pk)
+    age_row(row, 5 * DAY)
+    retention.forget_old()
+    assert not Execution.objects.filter(pk=row.pk).exists()
 
 
 def test_a_pass_that_runs_out_of_time_leaves_the_rest_to_the_next(ended: Any, age_row: Age, monkeypatch: pytest.MonkeyPatch) -> None:
