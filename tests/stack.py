@@ -105,7 +105,14 @@ class Stack:
     """The processes, and the ways to speak to them. Shared by all tests of a process: use fresh agent names."""
 
     def __init__(
-        self, directory: Path, *, webs: int = 1, database_server: str | None = None, through: Sequence[str] = (), **env: str
+        self,
+        directory: Path,
+        *,
+        webs: int = 1,
+        workers: int = 1,
+        database_server: str | None = None,
+        through: Sequence[str] = (),
+        **env: str,
     ) -> None:
         """Start everything and wait until it answers; `env` adds to everybody's settings.
 
@@ -129,8 +136,11 @@ class Stack:
         self.redis = redis.Redis.from_url(self._store.url)
         self._command("migrate", "--verbosity", "0")
         self.keys: dict[str, str] = json.loads(self._command("shell", "--no-imports", "-c", _PEOPLE).splitlines()[-1])
-        self.webs = [self.start_web(number) for number in range(webs)]
-        self.start_worker()
+        self.webs = [self.start_web(number, ready=False) for number in range(webs)]
+        for number in range(webs):
+            self._await_web(number)
+        for _ in range(workers):
+            self.start_worker()
 
     @property
     def web(self) -> StackProcess:
@@ -147,6 +157,11 @@ class Stack:
     def superuser_key(self) -> str:
         """A user key of the superuser `root`."""
         return self.keys["superuser"]
+
+    @property
+    def store_url(self) -> str:
+        """Where the slots are."""
+        return self._store.url
 
     @property
     def broker_url(self) -> str:
@@ -222,9 +237,13 @@ class Stack:
         arguments = [*self._through, "manage.py", "serve", "--host", "127.0.0.1", "--port", str(self.ports[number])]
         process = self._process(f"web{number}", arguments)
         if ready:
-            until(lambda: not process.running or _is_ready(self.urls[number]), START_SECONDS)
-            assert process.running, process.log.read_text()
+            self._await_web(number, process)
         return process
+
+    def _await_web(self, number: int, process: StackProcess | None = None) -> None:
+        web = process or self.webs[number]
+        until(lambda: not web.running or _is_ready(self.urls[number]), START_SECONDS)
+        assert web.running, web.log.read_text()
 
     def restart_store(self, *, kill: bool = True) -> None:
         """The slot store gone and back, empty, on the same port."""

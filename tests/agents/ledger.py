@@ -13,6 +13,8 @@ class Call:
     body: dict[str, Any]
     headers: dict[str, str]
     ended: bool = False
+    #: The port at Trinity's end of the connection.
+    port: int = 0
     over: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property

@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, {"detail": "No such path"})
 
     def _task(self, name: str, body: dict[str, Any]) -> None:
-        call = Call(execution_id=str(body.get("execution_id")), body=body, headers=dict(self.headers))
+        call = Call(execution_id=str(body.get("execution_id")), body=body, headers=dict(self.headers), port=self.client_address[1])
         if not self.server.agents.begin_call(name, call):
             self._answer(409, {"detail": "This execution was terminated"})
             return

@@ -24,7 +24,7 @@ def main() -> int:
     directory = Path(options.keep or tempfile.mkdtemp(prefix="trinity-chaos-"))
     plan = Plan(
         seed=options.seed, seconds=options.minutes * 60, agents=options.agents, slots=options.slots, workers=options.workers,
-        postgres=options.database == "postgres", rate=options.rate, clients=options.clients, gap=options.gap,
+        postgres=options.database == "postgres", rate=options.rate, clients=options.clients, gap=options.gap, rounds=options.rounds,
     )  # fmt: skip
     try:
         report = run(plan, directory, say=_say)
@@ -48,6 +48,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=10.0, help="tasks submitted a second")
     parser.add_argument("--clients", type=int, default=10, help="threads that submit, and as many again that wait for results")
     parser.add_argument("--gap", type=float, default=4.0, help="seconds between faults, on average")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of single faults afterwards, for undisturbed figures")
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
     parser.add_argument("--store", choices=["valkey", "redis"], default="valkey")
     parser.add_argument("--write", help="a directory for the figures, as JSON and as markdown")

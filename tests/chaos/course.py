@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.agents.server import AgentServer
+from tests.chaos.carried import carried_by
 from tests.chaos.ground import CALM_SECONDS, Ground
-from tests.chaos.schedule import Fault, Kind
+from tests.chaos.schedule import WORKER_KINDS, Fault, Kind
 from tests.chaos.watch import DrainWatch
 
 Say = Callable[[str], object]
@@ -17,15 +19,17 @@ class Course:
 
     began: dict[Fault, float] = field(default_factory=dict)
     ended: dict[Fault, float] = field(default_factory=dict)
-    drains: list[DrainWatch] = field(default_factory=list)
+    #: What each worker that was taken away was at work on.
+    carried: dict[Fault, frozenset[str]] = field(default_factory=dict)
+    drains: dict[Fault, DrainWatch] = field(default_factory=dict)
 
     def wait(self) -> None:
         """Until all is known."""
-        for drain in self.drains:
+        for drain in self.drains.values():
             drain.join(CALM_SECONDS)
 
 
-def follow(faults: tuple[Fault, ...], *, ground: Ground, seconds: float, say: Say) -> Course:
+def follow(faults: tuple[Fault, ...], *, ground: Ground, server: AgentServer, seconds: float, say: Say) -> Course:
     """Do what the schedule says, when it says so."""
     course, began = Course(), time.monotonic()
     acts = sorted(
@@ -39,9 +43,11 @@ def follow(faults: tuple[Fault, ...], *, ground: Ground, seconds: float, say: Sa
             course.ended[fault] = time.time()
         else:
             say(str(fault))
+            if fault.kind in WORKER_KINDS:
+                course.carried[fault] = carried_by(ground.seats[fault.target].pid, server=server)
             course.began[fault] = time.time()
             ground.begin(fault)
         if ends and fault.kind is Kind.KILL_BROKER:
-            course.drains.append(DrainWatch(ground.stack))
+            course.drains[fault] = DrainWatch(ground.stack)
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     return course

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import redis
 
@@ -14,6 +15,7 @@ from tests import environment
 from tests.chaos.messages import Thief
 from tests.chaos.schedule import Fault, Kind
 from tests.postgres import PostgresServer
+from tests.proxy import Proxy
 from tests.stack import Stack, StackProcess
 from tests.waiting import until
 
@@ -32,8 +34,11 @@ def faketime_library() -> str | None:
 
 
 def kinds_for(*, postgres: bool) -> tuple[Kind, ...]:
-    """Every fault that a stack on this database can suffer on this machine."""
-    left_out = {Kind.HOLD_DATABASE if postgres else Kind.STOP_DATABASE}
+    """Every fault that a stack on this database can suffer on this machine.
+
+    On SQLite all processes are on one host and have one clock, which is the database's too.
+    """
+    left_out = {Kind.HOLD_DATABASE} if postgres else {Kind.STOP_DATABASE, Kind.SHIFT_CLOCK}
     if faketime_library() is None:
         left_out.add(Kind.SHIFT_CLOCK)
     return tuple(kind for kind in Kind if kind not in left_out)
@@ -54,10 +59,10 @@ class Ground:
             self.postgres.start()
         env = CLOCKS | {"CELERY_BROKER_URL": self._broker.url}
         self.broker = self._started_broker()
-        self.stack = Stack(directory, webs=webs, database_server=self.postgres.url if self.postgres else "", **env)
-        for _ in range(workers - 1):
-            self.stack.start_worker()
-        self.seats = list(self.stack.workers)
+        self.stack = Stack(directory, webs=webs, workers=0, database_server=self.postgres.url if self.postgres else "", **env)
+        self._lines = [Lines(self.stack) for _ in range(workers)]
+        self.seats = [self.stack.start_worker(ready=False, **lines.env) for lines in self._lines]
+        self.calm()
 
     # -- Faults --------------------------------------------------------------------------------------------------------
     def begin(self, fault: Fault) -> None:
@@ -88,11 +93,18 @@ class Ground:
     def _end_freeze_worker(self, fault: Fault) -> None:
         self.seats[fault.target].thaw()
 
+    def _begin_cut_worker(self, fault: Fault) -> None:
+        """Every second time its connections are cut and refused, else they are there and nothing comes through."""
+        self._lines[fault.target].cut(hang=_is_even(fault))
+
+    def _end_cut_worker(self, fault: Fault) -> None:
+        self._lines[fault.target].mend()
+
     def _begin_shift_clock(self, fault: Fault) -> None:
         self._kill(self.seats[fault.target])
         library = faketime_library()
         assert library is not None, HOW_TO_GET_FAKETIME
-        shift = SHIFTS[int(fault.at * 100) % 2]
+        shift = SHIFTS[_is_even(fault)]
         self._fill(fault.target, LD_PRELOAD=library, FAKETIME=shift, FAKETIME_DONT_FAKE_MONOTONIC="1", DONT_FAKE_MONOTONIC="1")
 
     def _end_shift_clock(self, fault: Fault) -> None:
@@ -208,6 +220,8 @@ class Ground:
             if process.running:
                 process.kill()
         self.stack.close()
+        for lines in self._lines:
+            lines.close()
         self.broker.kill()
         if self.postgres:
             self.postgres.close()
@@ -223,7 +237,7 @@ class Ground:
 
     def _fill(self, number: int, **env: str) -> None:
         self.stack.workers.remove(self.seats[number])
-        self.seats[number] = self.stack.start_worker(ready=False, **env)
+        self.seats[number] = self.stack.start_worker(ready=False, **self._lines[number].env, **env)
 
     def _started_broker(self) -> StackProcess:
         process = StackProcess("broker", self._broker.argv(), env=self._environment(), logs=self._directory)
@@ -238,6 +252,36 @@ class Ground:
             connection.execute("BEGIN IMMEDIATE")
             self._held.wait(30)
             connection.execute("ROLLBACK")
+
+
+class Lines:
+    """The connections of one worker to store, broker and, where it isn't a file, database: each through a proxy."""
+
+    def __init__(self, stack: Stack) -> None:
+        servers = {"REDIS_URL": stack.store_url, "CELERY_BROKER_URL": stack.broker_url}
+        servers |= {name: stack.env[name] for name in ("DATABASE_URL",) if name in stack.env}
+        self._proxies = {name: Proxy(urlsplit(url).port or 0) for name, url in servers.items()}
+        self.env = {name: proxy.through(servers[name]) for name, proxy in self._proxies.items()}
+
+    def cut(self, *, hang: bool) -> None:
+        """Let nothing through."""
+        for proxy in self._proxies.values():
+            (proxy.hang if hang else proxy.stop)()
+
+    def mend(self) -> None:
+        """Let everything through."""
+        for proxy in self._proxies.values():
+            proxy.resume()
+
+    def close(self) -> None:
+        """End the proxies."""
+        for proxy in self._proxies.values():
+            proxy.close()
+
+
+def _is_even(fault: Fault) -> bool:
+    """What decides between two kinds of a fault: its moment, and with it the seed."""
+    return round(fault.at * 100) % 2 == 0
 
 
 class _Brake(threading.Thread):

@@ -34,12 +34,12 @@ def _minutes() -> list[float]:
 
 def _long(minutes: float, *, seed: int, postgres: bool) -> Plan:
     return Plan(
-        seed=seed, seconds=minutes * 60, postgres=postgres, agents=20, slots=60, workers=3, rate=10.0, clients=10, gap=4.0
+        seed=seed, seconds=minutes * 60, postgres=postgres, agents=20, slots=60, workers=3, rate=10.0, clients=10, gap=4.0, rounds=3
     )  # fmt: skip
 
 
 def _named(plan: Plan, name: str) -> Any:
-    return pytest.param(plan, id=name, marks=pytest.mark.timeout(plan.seconds + AROUND_SECONDS))
+    return pytest.param(plan, id=name, marks=pytest.mark.timeout(plan.whole_seconds + AROUND_SECONDS))
 
 
 def carry_out(plan: Plan) -> None:

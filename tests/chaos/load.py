@@ -100,7 +100,6 @@ class Load:
         rate: float,
         seconds_each: float,
         clients: int,
-        pauses: bool = True,
     ) -> None:
         """`rate` tasks a second in all, of `seconds_each` on average, by `clients` threads and as many again that wait for results."""
         self.notes = Notes()
@@ -108,8 +107,6 @@ class Load:
         self.agents = agents
         self.mark = uuid.uuid4().hex[:6]
         self.seconds_each = seconds_each
-        #: Whether the steerer pauses agents as well.
-        self.pauses = pauses
         self._connect = lambda dice: Caller(urls=urls, key=key, notes=self.notes, dice=dice)
         share = rate / (clients * 1.25)
         patient = [Client(self, seed=seed * 1000 + number, rate=share, sync=False) for number in range(clients)]
@@ -258,7 +255,7 @@ class Steerer(threading.Thread):
         steered = [agent for agent in self._load.agents if agent.steered]
         while not self._load.over.wait(self._dice.uniform(0.5, 3.0)) and steered:
             agent = self._dice.choice(steered)
-            if self._dice.random() < 0.7 or not self._load.pauses:
+            if self._dice.random() < 0.7:
                 self._set_limit(agent, max(1, agent.limit + self._dice.choice([-2, -1, 0, 1, 2])))
             else:
                 self._pause(agent)

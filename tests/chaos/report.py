@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,7 @@ from tests.chaos.plan import Plan
 from tests.chaos.schedule import Fault, Kind
 from tests.chaos.watch import as_id
 
-#: How long after a lease's end a lost run may be found.
-SLACK_SECONDS = 8.0
+KILLED = (Kind.KILL_WORKER, Kind.SHIFT_CLOCK)
 EMPTIED = (Kind.FLUSH_STORE, Kind.KILL_STORE, Kind.OLD_STORE)
 
 
@@ -38,6 +37,28 @@ class Spread:
 
     def __str__(self) -> str:
         return f"p50 {self.p50} s, max {self.longest} s ({self.count})" if self.count else "none"
+
+
+@dataclass
+class Times:
+    """How long it took until things were right again."""
+
+    slot_back_after_kill: Spread = field(default_factory=Spread)
+    slot_back_after_freeze: Spread = field(default_factory=Spread)
+    accepted_after_emptied: Spread = field(default_factory=Spread)
+    granted_after_emptied: Spread = field(default_factory=Spread)
+    drained_after_broker: Spread = field(default_factory=Spread)
+
+    def named(self, lease_seconds: int) -> list[tuple[str, str]]:
+        """Each with its name, those that there are."""
+        times = {
+            f"slot back after kill -9 of its worker (lease {lease_seconds} s)": self.slot_back_after_kill,
+            f"slot back after its worker was frozen or cut off (lease {lease_seconds} s)": self.slot_back_after_freeze,
+            "first task accepted after the store was emptied": self.accepted_after_emptied,
+            "first slot granted after the store was emptied": self.granted_after_emptied,
+            "granted rows begun after the broker's return": self.drained_after_broker,
+        }
+        return [(name, str(spread)) for name, spread in times.items() if spread.count]
 
 
 @dataclass
@@ -63,22 +84,23 @@ class Report:
     peaks: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost: int = 0
     begun_twice: int = 0
-    slot_back_after_kill: Spread = field(default_factory=Spread)
-    slot_back_after_freeze: Spread = field(default_factory=Spread)
-    accepted_after_emptied: Spread = field(default_factory=Spread)
-    granted_after_emptied: Spread = field(default_factory=Spread)
-    drained_after_broker: Spread = field(default_factory=Spread)
+    wild: Times = field(default_factory=Times)
+    #: The same after faults that came alone.
+    single: Times = field(default_factory=Times)
+    #: Slots that were longest in coming back: seconds, execution, how it ended, fault.
+    slowest: list[tuple[float, str, str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """It in a few lines."""
-        return (
-            f"{self.tasks} tasks, {self.accepted} accepted, {self.statuses}; {sum(self.faults.values())} faults; peak {self.peak}\n"
-            f"  slot back after kill -9: {self.slot_back_after_kill}; after SIGSTOP: {self.slot_back_after_freeze}\n"
-            f"  first accepted after the store was emptied: {self.accepted_after_emptied}; granted: {self.granted_after_emptied}\n"
-            f"  granted rows begun after the broker's return: {self.drained_after_broker}\n"
-            f"  repairs: {self.repairs}; {self.messages_stolen} messages dropped or repeated; answers {self.answers}"
-        )
+        head = f"{self.tasks} tasks, {self.accepted} accepted, {self.statuses}; {sum(self.faults.values())} faults; peak {self.peak}"
+        times = [f"  {sort}: {name}: {value}" for sort, found in self._times for name, value in found]
+        tail = f"  repairs: {self.repairs}; {self.messages_stolen} messages dropped or repeated; answers {self.answers}"
+        return "\n".join([head, *times, *(f"  {one}" for one in self.slowest), tail])
+
+    @property
+    def _times(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        return [("amid other faults", self.wild.named(self.lease_seconds)), ("alone", self.single.named(self.lease_seconds))]
 
     def write(self, directory: Path) -> None:
         """Keep it as JSON and as markdown."""
@@ -101,11 +123,7 @@ class Report:
             ("faults", ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))),
             ("lost / begun twice / over the limit", f"{self.lost} / {self.begun_twice} / {sum(a > b for a, b in self.peaks.values())}"),
             ("most at once, by the agents", str(self.peak)),
-            (f"slot back after kill -9 (lease {self.lease_seconds} s)", str(self.slot_back_after_kill)),
-            (f"slot back after SIGSTOP (lease {self.lease_seconds} s)", str(self.slot_back_after_freeze)),
-            ("first task accepted after the store was emptied", str(self.accepted_after_emptied)),
-            ("first slot granted after the store was emptied", str(self.granted_after_emptied)),
-            ("granted rows begun after the broker's return", str(self.drained_after_broker)),
+            *((f"{name}, {sort}", value) for sort, found in self._times for name, value in found),
             ("repairs", ", ".join(f"{name} {count}" for name, count in sorted(self.repairs.items()))),
             ("violations", "; ".join(self.problems) or "none"),
         ]
@@ -128,8 +146,7 @@ def figures(
     ids = {as_id(row["id"]) for row in rows}
     accepted = load.notes.accepted
     peaks = {agent.name: (agent.books.peak(), max(agent.limits)) for agent in fleet}
-    emptied = [_moment(fault, course) for fault in course.began if fault.kind in EMPTIED]
-    granted = sorted(_seconds(row["granted_at"]) for row in rows if row["granted_at"])
+    back = _slots_back(rows, course, held_until)
     return Report(
         seed=plan.seed, seconds=plan.seconds, database="PostgreSQL" if plan.postgres else "SQLite", store=ground.store_name(),
         agents=plan.agents, slots=plan.slots, tasks=len(load.notes.tasks), accepted=len(accepted),
@@ -139,15 +156,30 @@ def figures(
         faults=dict(Counter(fault.kind.value for fault in course.began)), messages_stolen=ground.stolen,
         repairs=_repairs(ground), peak=sum(peak for peak, _ in peaks.values()), peaks=peaks,
         lost=sum(task.execution_id not in ids for task in accepted), begun_twice=sum(count > 1 for count in begun.values()),
-        slot_back_after_kill=Spread.of(_slots_back(rows, course, held_until, (Kind.KILL_WORKER, Kind.SHIFT_CLOCK))),
-        slot_back_after_freeze=Spread.of(_slots_back(rows, course, held_until, (Kind.FREEZE_WORKER,))),
-        accepted_after_emptied=Spread.of(
-            min((task.answered_at - at for task in accepted if task.sent_at >= at and not task.sync), default=0.0) for at in emptied
-        ),
-        granted_after_emptied=Spread.of(next((one - at for one in granted if one > at), 0.0) for at in emptied),
-        drained_after_broker=Spread.of(drain.seconds for drain in course.drains if drain.seconds is not None),
+        wild=_times(course, back, load=load, rows=rows, which=lambda fault: fault not in plan.single()),
+        single=_times(course, back, load=load, rows=rows, which=lambda fault: fault in plan.single()),
+        slowest=sorted(((round(seconds, 1), one, how, str(fault)) for fault, one, how, seconds in back), reverse=True)[:5],
         problems=problems,
     )  # fmt: skip
+
+
+Back = list[tuple[Fault, str, str, float]]
+
+
+def _times(course: Course, back: Back, *, load: Load, rows: Sequence[Mapping[str, Any]], which: Callable[[Fault], bool]) -> Times:
+    """How long what these faults took away was missed."""
+    emptied = [_moment(fault, course) for fault in course.began if fault.kind in EMPTIED and which(fault)]
+    granted = sorted(_seconds(row["granted_at"]) for row in rows if row["granted_at"])
+    accepted = [(task.sent_at, task.answered_at) for task in load.notes.accepted if not task.sync]
+    return Times(
+        slot_back_after_kill=Spread.of(seconds for fault, _, _, seconds in back if which(fault) and fault.kind in KILLED),
+        slot_back_after_freeze=Spread.of(seconds for fault, _, _, seconds in back if which(fault) and fault.kind not in KILLED),
+        accepted_after_emptied=Spread.of(min((got - at for sent, got in accepted if sent >= at), default=0.0) for at in emptied),
+        granted_after_emptied=Spread.of(next((one - at for one in granted if one > at), 0.0) for at in emptied),
+        drained_after_broker=Spread.of(
+            drain.seconds for fault, drain in course.drains.items() if which(fault) and drain.seconds is not None and drain.rows
+        ),
+    )
 
 
 def _moment(fault: Fault, course: Course) -> float:
@@ -155,27 +187,14 @@ def _moment(fault: Fault, course: Course) -> float:
     return course.began[fault] if fault.kind is Kind.FLUSH_STORE else course.ended[fault]
 
 
-def _slots_back(rows: Sequence[Mapping[str, Any]], course: Course, held_until: Mapping[str, float], kinds: tuple[Kind, ...]) -> list[float]:
-    """For each run that was lost: from the fault that took its worker until its row was last seen to hold a slot.
-
-    Where two workers were taken within the time that repair may need, it can't be told whose run it was: left out.
-    """
-    back = []
-    for row in rows:
-        if row["error_code"] != "worker_lost":
-            continue
-        lost_at = _seconds(row["completed_at"])
-        suspects = [(at, fault.kind) for fault, at in _taking(course) if 0 <= lost_at - at <= LEASE_SECONDS + SLACK_SECONDS]
-        if len(suspects) == 1 and suspects[0][1] in kinds:
-            back.append(held_until.get(as_id(row["id"]), lost_at) - suspects[0][0])
-    return back
-
-
-def _taking(course: Course) -> list[tuple[Fault, float]]:
-    """Every moment at which some worker was taken away."""
-    kinds = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.LEAVE_WORKER, Kind.SHIFT_CLOCK)
-    begun = [(fault, at) for fault, at in course.began.items() if fault.kind in kinds]
-    return begun + [(fault, at) for fault, at in course.ended.items() if fault.kind is Kind.SHIFT_CLOCK]
+def _slots_back(rows: Sequence[Mapping[str, Any]], course: Course, held_until: Mapping[str, float]) -> Back:
+    """For each run that was lost with its worker: from the fault until its row was last seen to hold a slot."""
+    lost = {as_id(row["id"]): f"{row['error_code']} {row['completed_at']}" for row in rows if row["error_code"] == "worker_lost"}
+    return [
+        (fault, one, lost[one], held_until.get(one, course.began[fault]) - course.began[fault])
+        for fault, ids in course.carried.items()
+        for one in ids & lost.keys()
+    ]
 
 
 def _repairs(ground: Ground) -> dict[str, int]:

@@ -57,14 +57,14 @@ def _run(plan: Plan, faults: tuple[Fault, ...], *, ground: Ground, server: Agent
     fleet = make_fleet(stack, server=server, directory=directory, count=plan.agents, slots=plan.slots)
     load = Load(
         urls=stack.urls, key=stack.superuser_key, agents=fleet, seed=plan.seed, rate=plan.rate, seconds_each=plan.seconds_each,
-        clients=plan.clients, pauses=_can_pause(ground, fleet),
+        clients=plan.clients,
     )  # fmt: skip
     watch = SlotWatch(stack)
     watch.start()
     load.start()
     started = time.monotonic()
-    course = follow(faults, ground=ground, seconds=plan.seconds, say=say)
-    say(f"{time.monotonic() - started:7.1f} s  no more faults")
+    course = follow(faults, ground=ground, server=server, seconds=plan.whole_seconds, say=say)
+    say(f"{time.monotonic() - started:7.1f} s  no more faults; {_unsettled(ground)} executions to go")
     ground.calm()
     say(f"{time.monotonic() - started:7.1f} s  everything runs and answers")
     load.stop()
@@ -180,8 +180,3 @@ def _check_store(ground: Ground, _fleet: list[ChaosAgent], _load: Load, _faults:
     left = [key.decode() for key in store.scan_iter(match="agent:*") if not key.startswith((b"agent:versions", b"agent:epoch"))]
     if kept := [key for key in left if store.ttl(key) == -1 or key.startswith(("agent:slots:", "agent:holders:"))]:
         raise Violation(f"LEAKED keys: {kept[:10]}")
-
-
-def _can_pause(ground: Ground, fleet: list[ChaosAgent]) -> bool:
-    with ground.stack.api(ground.stack.superuser_key) as api:
-        return api.post(f"/api/agents/{fleet[0].name}/resume/").status_code != 404

@@ -12,6 +12,7 @@ class Kind(StrEnum):
     KILL_WORKER = "kill -9 of a worker"
     LEAVE_WORKER = "SIGTERM to a worker"
     FREEZE_WORKER = "SIGSTOP of a worker"
+    CUT_WORKER = "a worker cut off from store, broker and database"
     SHIFT_CLOCK = "a worker with its clock an hour off"
     KILL_WEB = "kill -9 of a web process"
     FREEZE_WEB = "SIGSTOP of a web process"
@@ -31,6 +32,7 @@ class Kind(StrEnum):
 LASTS = {
     Kind.KILL_WORKER: (0.0, 4.0),
     Kind.FREEZE_WORKER: (1.0, 20.0),
+    Kind.CUT_WORKER: (1.0, 20.0),
     Kind.SHIFT_CLOCK: (6.0, 12.0),
     Kind.KILL_WEB: (0.0, 2.0),
     Kind.FREEZE_WEB: (0.5, 8.0),
@@ -44,7 +46,7 @@ LASTS = {
     Kind.STOP_DATABASE: (0.5, 5.0),
     Kind.HOLD_DATABASE: (0.5, 5.0),
 }
-WORKER_KINDS = frozenset({Kind.KILL_WORKER, Kind.LEAVE_WORKER, Kind.FREEZE_WORKER, Kind.SHIFT_CLOCK})
+WORKER_KINDS = frozenset({Kind.KILL_WORKER, Kind.LEAVE_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER, Kind.SHIFT_CLOCK})
 WEB_KINDS = frozenset({Kind.KILL_WEB, Kind.FREEZE_WEB})
 STORE_KINDS = frozenset({Kind.FLUSH_STORE, Kind.KILL_STORE, Kind.OLD_STORE, Kind.HANG_STORE, Kind.SLOW_STORE})
 BROKER_KINDS = frozenset({Kind.KILL_BROKER, Kind.DROP_MESSAGES, Kind.REPEAT_MESSAGES})
