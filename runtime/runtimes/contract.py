@@ -15,7 +15,10 @@ STREAMS = ("application/x-ndjson", "application/ndjson", "application/jsonl", "a
 OVER_STATUSES = (404, 409, 410)
 #: By these words a 503 is about credentials.
 AUTH = re.compile(r"authenticat|authoriz|unauthor|oauth|\bauth\b|log(ged)? ?in\b|credential|api key", re.IGNORECASE)
-CODES = {401: "agent_auth", 403: "agent_auth", 429: "agent_rate_limited", 504: "timeout"}
+#: By these somebody else has answered, or said that the end is yet to come: a gateway that waited too long (524 is one's own
+#: number for it), or whoever took the task and works on it.
+UNDECIDED = (202, 504, 524)
+CODES = {401: "agent_auth", 403: "agent_auth", 429: "agent_rate_limited", 504: "timeout", 524: "timeout"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ def is_plain(response: httpx.Response) -> bool:
 def says_over(status: int) -> bool:
     """Whether this answer to a terminate says that the run is over."""
     return 200 <= status < 300 or status in OVER_STATUSES
+
+
+def may_go_on(status: int) -> bool:
+    """Whether this answer to a task leaves open that its work goes on."""
+    return status in UNDECIDED
 
 
 def outcome_of(answer: Answer) -> Result:

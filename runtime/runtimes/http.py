@@ -18,7 +18,7 @@ from core.conf import conf
 
 from .addresses import AddressRefused, pin
 from .base import Emit, Result, Run, Stop, StopReason
-from .contract import Answer, address, body_of, headers_of, is_plain, is_stream, outcome_of, says_over
+from .contract import Answer, address, body_of, headers_of, is_plain, is_stream, may_go_on, outcome_of, refusal_of, says_over
 from .endings import lease_lost, stopped, timed_out
 from .handoff import Handoff
 from .loop import CONNECT_SECONDS, WRITE_SECONDS, LoopThread, loop_thread
@@ -185,6 +185,8 @@ class _Call:
         if response.status_code == 200 and is_stream(response):
             return await self._follow(response)
         answer = await read(response)
+        if may_go_on(answer.status):
+            return refusal_of(answer)
         self._answered = True
         return answer
 

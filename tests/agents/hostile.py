@@ -147,6 +147,10 @@ ANSWERS: dict[str, Callable[[Wire], None]] = {
     "flood-of-refusal": lambda wire: wire.send(b"HTTP/1.1 500 Oops\r\n", CHUNKED) or wire.chunks(flood()),
     "many-values": plain(b'{"response": "ok", "more": [' + b"[]," * 3_000_000 + b"[]]}"),
     "many-values-in-a-line": streamed(b'{"more": [' + b"[]," * 3_000_000 + b"[]]}\n", line(**RESULT)),
+    # Somebody else's answer, while the work goes on
+    "gateway": held_after(b"HTTP/1.1 504 Gateway Time-out\r\nContent-Length: 0\r\n\r\n"),
+    "other-gateway": held_after(b"HTTP/1.1 524 A Timeout Occurred\r\nContent-Length: 0\r\n\r\n"),
+    "accepted": held_after(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"),
     # Not what it should say
     "no-json": plain(b"<html>"),
     "no-body": plain(b""),

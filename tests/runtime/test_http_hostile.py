@@ -82,6 +82,26 @@ def test_an_answer_that_breaks_off_is_an_agent_error_and_the_agent_is_told_to_en
     assert sorted(agent_server.terminated) == sorted(agent_server.started)
 
 
+def test_an_answer_that_leaves_the_work_going_on_has_the_agent_told_to_end(
+    agent_server: AgentServer, pool: ThreadPoolExecutor, until: Until
+) -> None:
+    results = outcomes(pool, agent_server, ["gateway", "other-gateway", "accepted"])
+    assert {name: (result.error_code, result.over) for name, result in results.items()} == {
+        "gateway": ("timeout", True),
+        "other-gateway": ("timeout", True),
+        "accepted": ("agent_error", True),
+    }
+    assert sorted(agent_server.terminated) == sorted(agent_server.started)
+    until(lambda: agent_server.active == 0)
+
+
+def test_a_slot_waits_for_the_agent_behind_a_gateway_that_gave_up(agent_server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONFIRM_SECONDS", 0.5)
+    result = Call(agent_server, "raw=gateway deaf=100").make()
+    assert (result.error_code, result.over) == ("timeout", False)
+    assert agent_server.active == 1
+
+
 def test_a_stream_without_a_result_is_an_agent_error_and_the_agent_is_told_to_end(
     agent_server: AgentServer, pool: ThreadPoolExecutor
 ) -> None:
