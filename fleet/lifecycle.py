@@ -32,7 +32,7 @@ def change_agent(
     settings = {name: changes[name] for name in limits.NAMES if name in changes}
     checked = limits.check(settings, ceiling=selectors.ceiling())
     with transaction.atomic():
-        row = locks.living(agent)
+        row = locks.living(agent, principal=principal, verb=access.Verb.OWN)
         if expected_version is not None and row.settings_version != expected_version:
             raise PreconditionFailed
         version, before = row.settings_version, limits.values(row)
@@ -92,7 +92,7 @@ def set_paused(*, principal: Principal, agent: Agent, paused: bool) -> Agent:
     """The agent, paused or not; an audit entry where that is new. Raises what `access.require` does."""
     access.require(principal, access.Verb.OWN, agent)
     with transaction.atomic():
-        row = locks.living(agent)
+        row = locks.living(agent, principal=principal, verb=access.Verb.OWN)
         if row.paused != paused:
             row.paused = paused
             row.save(update_fields=["paused"])
@@ -120,7 +120,7 @@ def delete_agent(*, principal: Principal, agent: Agent) -> Agent:
     """
     access.require(principal, access.Verb.OWN, agent)
     with transaction.atomic():
-        row = locks.living(agent)
+        row = locks.living(agent, principal=principal, verb=access.Verb.OWN)
         row.deleted_at = timezone.now()
         row.save(update_fields=["deleted_at"])
         ApiKey.objects.filter(agent=row, revoked_at=None).update(revoked_at=row.deleted_at)

@@ -1,16 +1,21 @@
 """Rows to change, each held by the transaction that reads it."""
 
-from . import selectors
+from . import access, selectors
 from .errors import AgentNotFound
 from .models import Agent, FleetSettings
+from .principals import Principal
 
 
-def living(agent: Agent) -> Agent:
-    """The agent as it is now; raises `AgentNotFound` where it was deleted."""
+def living(agent: Agent, *, principal: Principal, verb: str) -> Agent:
+    """The agent as it is now, for a principal who may `verb` it now: it may have been handed on since they were let in.
+
+    Raises `AgentNotFound` where it was deleted, and what `access.require` does.
+    """
     # Not FOR UPDATE in full: inserting a row that refers to the agent needn't wait for us.
     row = Agent.objects.select_for_update(no_key=True).filter(pk=agent.pk, deleted_at=None).first()
     if row is None:
         raise AgentNotFound
+    access.require(principal, verb, row)
     return row
 
 

@@ -85,7 +85,7 @@ def change_limit(
     access.require(principal, access.Verb.CHANGE, agent)
     checked = limits.check(changes, ceiling=selectors.ceiling())
     with transaction.atomic():
-        row = locks.living(agent)
+        row = locks.living(agent, principal=principal, verb=access.Verb.CHANGE)
         if expected_version is not None and row.settings_version != expected_version:
             raise PreconditionFailed
         before = limits.values(row)

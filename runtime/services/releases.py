@@ -8,6 +8,9 @@ then the slot is free, and the work is told to stop by whoever can: the worker t
 import uuid
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
+
+from backlog import selectors as rows
 from backlog import services as backlog
 from backlog.models import TERMINAL, Execution, Status
 from capacity.leases import Lease
@@ -48,33 +51,38 @@ def release_slot(*, principal: Principal, name: str, execution_id: uuid.UUID, fo
     agent = access.agent_for(principal=principal, name=name, verb=access.Verb.OWN)
     row = _row(agent, execution_id)
     while row.slot_token is not None:
-        if (release := _release_as_seen(row, row.slot_token, force=force)) is not None:
+        if (release := _release_as_seen(row, row.slot_token, agent=agent, force=force)) is not None:
             audit.record(principal, "slot_released", agent=agent, after={"execution_id": str(execution_id), "force": force})
             return release
-        row = _row(agent, execution_id)  # it moved between the look and the write: look again
+        row = selectors.execution(execution_id)  # it moved between the look and the write: look again
     if row.status == Status.QUEUED:
         raise NoSlotHeld(execution_id=execution_id)
     return Release(freed=True)
 
 
 def _row(agent: Agent, execution_id: uuid.UUID) -> Execution:
-    row = selectors.executions_of(agent).filter(pk=execution_id).first()
+    row = selectors.executions_of(agent).filter(pk=execution_id).first() or _former(agent).filter(pk=execution_id).first()
     if row is None:
         raise ExecutionNotFound
     return row
 
 
-def _release_as_seen(row: Execution, token: uuid.UUID, *, force: bool) -> Release | None:
+def _former(agent: Agent) -> QuerySet[Execution]:
+    """What deleted agents of that name have not ended yet: it takes places of this one, and is seen there."""
+    return rows.holding().filter(agent_name=agent.name, agent__deleted_at__isnull=False).select_related("agent").defer("agent__runtime")
+
+
+def _release_as_seen(row: Execution, token: uuid.UUID, *, agent: Agent, force: bool) -> Release | None:
     if row.started_at is None:
         return Release(freed=True) if controls.cancel_as_seen(row) else None
     if force:
-        return _force(row, token)
+        return _force(row, token, agent=agent)
     if row.status in TERMINAL or backlog.request_cancel(execution_id=row.pk):
         return Release(freed=False)
     return None
 
 
-def _force(row: Execution, token: uuid.UUID) -> Release | None:
+def _force(row: Execution, token: uuid.UUID, *, agent: Agent) -> Release | None:
     lease = Lease(agent=row.agent_name, execution_id=row.pk, token=token, timeout_seconds=row.timeout_seconds)
     outcome = backlog.Outcome(error_code=LeaseLost.code, error=_FORCED)
     if backlog.finish(execution_id=row.pk, token=token, outcome=outcome, session_id=row.session_id):
@@ -82,7 +90,7 @@ def _force(row: Execution, token: uuid.UUID) -> Release | None:
     elif not backlog.clear_token(execution_id=row.pk, token=token, session_id=row.session_id):
         return None
     # With the store out of reach, repair frees what the row has let go of.
-    freed = start_opened(lambda: manager.release(agent_id=row.agent_id, lease=lease))
+    freed = start_opened(lambda: manager.release(agent_id=agent.pk, lease=lease))
     dispatch.end_released(lease)
     return Release(freed=freed, exceeds=True)
 

@@ -159,6 +159,26 @@ def test_a_reused_name_counts_the_former_agents_last_run_until_it_has_stopped(
     assert valkey.hexists(keys.versions(), "single")
 
 
+def test_a_slot_that_the_former_agent_still_holds_can_be_released_by_force(
+    delete: Any, again: Any, submitted: Any, api: Any, owner: User, stranger: User
+) -> None:
+    last = submitted("at a server that is gone")
+    begin(last)
+    delete()
+    again()
+    waiting = submitted("of the new agent")
+
+    def release(*, by: User = owner, **body: Any) -> Any:
+        return api(by).post("/api/agents/single/slots/release/", {"execution_id": str(last.pk)} | body, format="json")
+
+    assert release(by=stranger, force=True).json()["code"] == "access_denied"
+    assert (release().status_code, release().json()["status"]) == (202, "releasing")
+    assert release(force=True).json()["limit_may_be_exceeded"] is True
+    assert (seen(last), held()) == (GONE, [waiting.pk])
+    # Nothing of it is left to release, and its rows show under the new agent as little as before.
+    assert release(force=True).json()["code"] == "execution_not_found"
+
+
 def test_an_emptied_store_gets_the_former_agents_run_back_without_its_message(
     delete: Any, again: Any, submitted: Any, valkey: redis.Redis
 ) -> None:
