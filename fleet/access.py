@@ -112,7 +112,9 @@ def may_still_submit(submitter: Submitter, agent: Agent) -> bool:
     if agent.owner_id == submitter.user_id:
         return True
     principal = submitter.principal()
-    return principal is not None and may(principal, Verb.SUBMIT, agent)
+    if principal is None or (principal.kind is PrincipalKind.SYSTEM and not principal.user.is_superuser):
+        return False
+    return may(principal, Verb.SUBMIT, agent)
 
 
 def _named(name: str, queryset: QuerySet[Agent]) -> Agent | None:

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from .models import ApiKey
+from .models import ApiKey, KeyScope
 
 MARK = "trinity_"
 _VISIBLE_CHARACTERS = 16
@@ -32,9 +32,16 @@ def prefix_of(key: str) -> str:
 
 
 def usable_keys() -> QuerySet[ApiKey]:
-    """The keys that work now, with their owners and agents: not revoked, not expired, their people and agents still there."""
+    """The keys that work now, with their owners and agents: not revoked, not expired, their people and agents still there.
+
+    One of scope system works for as long as its owner may have one.
+    """
     return ApiKey.objects.select_related("owner", "agent").filter(
-        Q(expires_at=None) | Q(expires_at__gt=Now()), Q(agent=None) | Q(agent__deleted_at=None), revoked_at=None, owner__is_active=True
+        Q(expires_at=None) | Q(expires_at__gt=Now()),
+        Q(agent=None) | Q(agent__deleted_at=None),
+        ~Q(scope=KeyScope.SYSTEM) | Q(owner__is_superuser=True),
+        revoked_at=None,
+        owner__is_active=True,
     )
 
 

@@ -145,6 +145,13 @@ class TestKeys:
         owner.save()
         assert [told(get(api(one.key))) for one in made] == [INVALID, INVALID]
 
+    def test_a_system_key_is_dead_when_its_owner_is_no_superuser_any_more(self, api, superuser, make_key):
+        made = [make_key(superuser, "system"), make_key(superuser, "user")]
+        superuser.is_superuser = False
+        superuser.save()
+        assert told(get(api(made[0].key))) == INVALID
+        assert get(api(made[1].key)).status_code == 200
+
     def test_a_deleted_agents_keys_are_dead(self, api, owner, agent, make_key):
         made = make_key(owner, "agent", agent=agent)
         agent.deleted_at = timezone.now()

@@ -42,5 +42,12 @@ def test_a_share_that_was_taken_back_is_lost(principals: dict[str, Principal], a
     assert not access.may_still_submit(submitter(principals["friend"]), agent)
 
 
+def test_a_system_key_goes_no_further_than_its_owner(principals: dict[str, Principal], agent: Agent) -> None:
+    system = submitter(principals["system key"])
+    assert access.may_still_submit(system, agent)
+    User.objects.filter(pk=system.user_id).update(is_superuser=False)
+    assert not access.may_still_submit(system, agent)
+
+
 def test_sources_with_rules_of_their_own_are_not_asked(agent: Agent) -> None:
     assert access.may_still_submit(Submitter(kind="public", name="link", user_id=None, key_id=None, active=False), agent)
