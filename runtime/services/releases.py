@@ -89,9 +89,10 @@ def _force(row: Execution, token: uuid.UUID, *, agent: Agent) -> Release | None:
         events.publish(ExecutionFinished(execution_id=row.pk, agent=row.agent_name))
     elif not backlog.clear_token(execution_id=row.pk, token=token, session_id=row.session_id):
         return None
+    # First, for a store that fails from here on: whoever asks again finds a run that has ended.
+    dispatch.end_released(lease)
     # With the store out of reach, repair frees what the row has let go of.
     freed = start_opened(lambda: manager.release(agent_id=agent.pk, lease=lease))
-    dispatch.end_released(lease)
     return Release(freed=freed, exceeds=True)
 
 
