@@ -245,14 +245,17 @@ def _renewal(leases: Sequence[Lease], lease_seconds: int) -> Call:
 def reclaim(*, lease_seconds: int) -> Reclaimed:
     """Mark the holders whose lease ended as lost, and list all lost ones. Frees nothing: their work must be stopped first.
 
-    After a pause of `PAUSE_SECONDS`, or when this process could not reach the store since the last pass, every started
-    run first gets one fresh lease: workers could not renew either.
+    After a pause of `PAUSE_SECONDS` or half a lease, whichever is shorter, or when this process could not reach the store
+    since the last pass, every started run first gets one fresh lease: workers could not renew either.
     """
     out_of_reach = _Reach.lost
+    # Short enough to come before a lease ends unrenewed: a store that was frozen carries out what it was sent before, and
+    # that pass knows nothing of the time it lay there.
+    pause = min(PAUSE_SECONDS, lease_seconds / 2)
     with _translated():
         code, *found = SCRIPTS["reclaim"](
             keys=[*GATE, keys.reclaimed()],
-            args=[keys.hints(), keys.HOLDERS, lease_seconds, PAUSE_SECONDS, int(out_of_reach)],
+            args=[keys.hints(), keys.HOLDERS, lease_seconds, pause, int(out_of_reach)],
         )
     if code == ReclaimOutcome.OK and out_of_reach:
         _Reach.lost = False

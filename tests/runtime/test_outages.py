@@ -112,6 +112,18 @@ def test_an_idle_workers_housekeeping_takes_no_slot_when_the_store_is_back(
     assert (begun.row.status, begun.row.error_code) == (Status.FAILED, "worker_lost")
 
 
+@pytest.mark.usefixtures("short_leases")
+def test_a_pass_that_a_frozen_store_carries_out_late_takes_no_slot(agent: Agent, valkey: redis.Redis) -> None:
+    begun = begin(agent)
+    assert slots.reclaim(lease_seconds=6).lost == []
+    # As it is after seven seconds in which the store did nothing: the pass below was sent before, by one who met no error.
+    now = valkey.time()[0]
+    valkey.zadd(keys.leases(), {f"{agent.name}:{begun.row.pk}": now - 1})
+    valkey.set(keys.reclaimed(), now - 7, ex=60)
+    assert slots.reclaim(lease_seconds=6).lost == []
+    assert [holder.phase for holder in slots.state(agent.name).holders] == ["started"]
+
+
 def answers(valkey: redis.Redis) -> bool:
     """Whether the store answers again."""
     try:
