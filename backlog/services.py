@@ -297,10 +297,15 @@ def _end_queued(execution_id: uuid.UUID, session_id: uuid.UUID | None, **values:
     return _ending(lambda: queued.update(completed_at=Now(), **values) == 1, execution_id=execution_id, session_id=session_id)
 
 
-def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str) -> bool:
-    """Whether a started run whose lease ended is failed now. The row keeps its token until its work is known to be over."""
+def fence(*, execution_id: uuid.UUID, token: uuid.UUID, outcome: Outcome) -> bool:
+    """Whether the started run has this outcome now. The row keeps its token until its work is known to be over."""
     started = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at__isnull=False)
-    return _end_run(started, outcome=Outcome(error_code=error_code, error=error))
+    return _end_run(started, outcome=outcome)
+
+
+def fence_lost(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str) -> bool:
+    """`fence` for a started run whose lease ended: it has failed."""
+    return fence(execution_id=execution_id, token=token, outcome=Outcome(error_code=error_code, error=error))
 
 
 def fail_granted(*, execution_id: uuid.UUID, token: uuid.UUID, error_code: str, error: str, session_id: uuid.UUID | None = None) -> bool:

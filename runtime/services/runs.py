@@ -209,9 +209,8 @@ def _release(begun: Begun, result: Result) -> Begun | None:
 
 def _leave_to_repair(begun: Begun, result: Result) -> None:
     """Write the result and leave the slot taken: the agent hasn't said that its work is over, and goes on being asked."""
-    row, lease = begun.row, begun.lease
-    error = storable(result.error) or ""
-    fenced = _until_stored(lambda: backlog.fence_lost(execution_id=row.pk, token=lease.token, error_code=result.error_code, error=error))
+    row, lease, outcome = begun.row, begun.lease, _outcome(result)
+    fenced = _until_stored(lambda: backlog.fence(execution_id=row.pk, token=lease.token, outcome=outcome))
     keeper.unwatch(lease)
     dispatch.terminate(lease)
     if fenced:

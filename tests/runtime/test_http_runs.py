@@ -240,6 +240,16 @@ def test_a_cancel_asked_for_while_a_timed_out_agent_is_told_to_end_decides_the_s
     assert (run.end().status, holders(far)) == (Status.CANCELLED, set())
 
 
+def test_a_result_that_was_told_is_kept_though_a_deaf_agent_does_not_confirm(
+    far: Agent, begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "CONFIRM_SECONDS", 0.5)
+    row = begin(far, "raw=cut-after-the-result deaf=1000").end()
+    assert (row.status, row.response, row.error) == (Status.SUCCESS, "streamed", "")
+    assert (row.input_tokens, row.output_tokens) == (RESULT["usage"]["input_tokens"], RESULT["usage"]["output_tokens"])
+    assert (holders(far), row.slot_token is not None) == ({row.pk}, True)
+
+
 # -- The log -----------------------------------------------------------------------------------------------------------
 
 
