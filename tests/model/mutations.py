@@ -104,7 +104,7 @@ MUTATIONS = (
     rule("newcomer_waits_while_paused", faults=STEERED),
     rule("fleet_pause_read", faults=STEERED),
     rule("in_place_asks_pause", faults=replace(STEERED, ways=("in place",)), seeds=(580,)),
-    rule("resume_drains", faults=STEERED),
+    rule("resume_drains", faults=STEERED, seeds=(58,)),
     # Sessions
     told("newcomer_asks_session_again", scene=scenes.a_newcomers_session_gets_a_row_in_line_meanwhile),
     rule("session_by_age", faults=CALM, crowded=True),
@@ -136,6 +136,7 @@ MUTATIONS = (
     told("others_start_keeps_slot", scene=scenes.a_second_delivery_starts_the_row_claimed_in_place),
     told("undo_drains", scene=scenes.an_answer_lost_in_place_leaves_nobody_waiting),
     # Repair
+    told("retired_as_seen", scene=scenes.a_row_claimed_in_place_starts_between_repairs_look_and_its_act),
     told("fence_before_freeing", scene=scenes.repair_frees_the_slot_of_lost_work),
     told("stop_before_freeing", scene=scenes.repair_frees_the_slot_of_lost_work),
     told("row_asked_waits", scene=scenes.a_run_carried_on_by_its_row_is_lost),

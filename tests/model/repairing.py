@@ -43,20 +43,23 @@ def repair_lost(world: World) -> Actor:
         return
     for lost in reclaimed.lost:
         row = world.row_of(lost.execution_id)
+        mine, started = row is not None and row.token == lost.token, row is not None and row.started
         yield STEP
-        if row is not None and row.token == lost.token:
-            yield from retire(world, row, lost.token)
+        if row is not None and mine:
+            yield from retire(world, row, lost.token, started=started)
         else:
             yield from release_found(world, lost)
             yield from freed(world, lost.agent if row is None else row.agent)
     yield from settle_fenced(world)
 
 
-def retire(world: World, row: Row, token: uuid.UUID) -> Actor:
-    """Out of what held its slot: back in its place if it never started, else fenced."""
+def retire(world: World, row: Row, token: uuid.UUID, *, started: bool) -> Actor:
+    """Out of what held its slot: back in its place if it had not started when it was seen, else fenced."""
     if row.status != RUNNING or row.token != token:
         return
-    if row.started:
+    if started if world.rules.retired_as_seen else row.started:
+        if token not in world.ever_lapsed and token not in world.robbed:
+            world.fail(f"KILLED row {row.key}: fenced while its lease held")
         if not world.rules.fence_before_freeing:
             yield from release(world, row, token)
             yield from drain(world, row.agent)
@@ -112,7 +115,7 @@ def is_over(world: World, row: Row, token: uuid.UUID, phase: Phase | None) -> Ge
 # -- Rows and slots that don't know each other -----------------------------------------------------------------------
 def repair_rows_without_slot(world: World) -> Actor:
     """Rows that hold a token the store doesn't know: rows first, then the store."""
-    seen = [(row, row.token) for row in world.rows if row.token is not None]
+    seen = [(row, row.token, row.started) for row in world.rows if row.token is not None]
     if not seen:
         return
     yield STEP
@@ -121,9 +124,9 @@ def repair_rows_without_slot(world: World) -> Actor:
     if found is None:
         return
     held = {(holder.execution_id, holder.token) for holder in found}
-    for row, token in seen:
+    for row, token, started in seen:
         if token is not None and (row.id, token) not in held:
-            yield from retire(world, row, token)
+            yield from retire(world, row, token, started=started)
 
 
 def repair_slots_without_row(world: World) -> Actor:

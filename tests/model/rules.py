@@ -49,6 +49,7 @@ class Rules:
     in_place_asks_pause: bool = True
     in_place_not_under_cap: bool = True  # a freed place is the fleet's
     # Repair
+    retired_as_seen: bool = True  # a row that has started since it was seen without a slot has one by now
     fence_before_freeing: bool = True
     stop_before_freeing: bool = True
     row_asked_waits: bool = True  # a run that asked the row instead of the store may go on for a while after the fence

@@ -439,6 +439,18 @@ def repair_meets_an_agent_that_can_not_be_asked(scene: Scene) -> None:
     scene.deliver_all()
 
 
+def a_row_claimed_in_place_starts_between_repairs_look_and_its_act(scene: Scene) -> None:
+    """It had no slot yet when the slots were read."""
+    _, worker = scene.working()
+    following = scene.submitted()
+    scene.until(worker, lambda: following.token)
+    repair = repairing.repair_rows_without_slot(scene.world)
+    for _ in range(2):  # the rows seen, the slots read
+        next(repair)
+    scene.until(worker, lambda: following.token in scene.world.live)
+    scene.finish(repair)
+
+
 def repair_frees_the_slot_of_lost_work(scene: Scene) -> None:
     """The next in line begins the moment the slot is free."""
     lost, _ = scene.working(http=True)

@@ -1,5 +1,6 @@
 """One random schedule: requests, messages, steering and faults in any order, then the way to rest, checked throughout."""
 
+import itertools
 import random
 import uuid
 from collections.abc import Callable
@@ -109,9 +110,9 @@ class Schedule:
         self.world.ways = self.faults.ways
         events = self._events()
         names = list(events)
-        weights = [events[name][0] for name in names]
+        weights = list(itertools.accumulate(events[name][0] for name in names))
         for _ in range(self.random.choice((150, 250, 400))):
-            events[self.random.choices(names, weights)[0]][1]()
+            events[self.random.choices(names, cum_weights=weights)[0]][1]()
         self._settle()
 
     def _events(self) -> dict[str, tuple[float, Callable[[], None]]]:
