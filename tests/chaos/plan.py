@@ -57,4 +57,4 @@ class Plan:
     @property
     def seconds_each(self) -> float:
         """How long tasks take on average, so that slots are in use for the most part and lines form."""
-        return 0.85 * self.slots / self.rate
+        return 0.6 * self.slots / self.rate
