@@ -11,6 +11,7 @@ from backlog import services as backlog
 from backlog.models import Execution, Status
 from backlog.services import Outcome
 from capacity import slots
+from capacity.gate import gate_in_place
 from capacity.leases import Lease
 from capacity.manager import CapacityManager
 from core.conf import conf
@@ -22,7 +23,7 @@ from runtime.events import ExecutionFinished
 from runtime.runtimes.base import Result, Stop, StopReason
 from runtime.services import controls, repair, runs
 from runtime.services.keeper import Keeper, keeper, margin_seconds
-from runtime.services.repair import dispatching, steps
+from runtime.services.repair import comparing, dispatching, steps
 from runtime.services.submit import Submitted, TaskRequest, submit_task
 from runtime.shutdown import leaving
 
@@ -264,3 +265,29 @@ def test_a_result_after_all_this_is_still_written_once(one_slot: Agent) -> None:
     assert last.row.pk == second.execution_id
     assert runs.end_run(last, Result(response="ok"), in_place=True) is None
     assert held(one_slot) == []
+
+
+def test_a_row_claimed_in_place_that_starts_between_repairs_look_and_its_act_is_not_lost(
+    one_slot: Agent, age_row: Callable[..., Execution], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, following, token = begin(submit(one_slot)), submit(one_slot, "next"), new_token()
+    _, head = backlog.finish_and_claim_next(
+        agent_id=one_slot.pk, execution_id=first.row.pk, token=first.lease.token, outcome=Outcome(response="ok"), next_token=token
+    )
+    assert head is not None
+    age_row(head, conf.orphan_seconds + 1)
+    lease = Lease(agent=one_slot.name, execution_id=head.pk, token=token, timeout_seconds=head.timeout_seconds)
+    look = comparing.manager.holders
+
+    def then_started() -> list[slots.FleetHolder]:
+        """A worker that stood still since its claim goes on when the slots have been read."""
+        found = look()
+        granted = CapacityManager().handover(gate=gate_in_place(head), done=first.lease, following=lease, preview="")
+        assert granted is not None
+        assert backlog.start(execution_id=head.pk, token=token, number=granted.number)
+        return found
+
+    monkeypatch.setattr(comparing.manager, "holders", then_started)
+    comparing.compare()
+    assert (row(following).status, row(following).slot_token) == (Status.RUNNING, token)
+    assert held(one_slot) == [str(head.pk)]

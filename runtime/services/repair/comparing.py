@@ -23,12 +23,16 @@ def compare() -> None:
     One look at each while all is well. Rows are read before the gate, so that the slot of a row is seen there; what has a
     slot but no row is therefore looked for once more, in the rows as they are by then.
     """
-    seen = list(rows.holding().annotate(now=Now()).values_list("pk", "slot_token", "granted_at", "now"))
+    seen = list(rows.holding().annotate(now=Now()).values_list("pk", "slot_token", "granted_at", "started_at", "now"))
     holders = manager.holders()
     held = {(holder.execution_id, holder.token) for holder in holders}
-    without_slot = [(pk, token) for pk, token, granted_at, now in seen if token and (pk, token) not in held and _is_old(granted_at, now)]
+    without_slot = [
+        (pk, token, started_at)
+        for pk, token, granted_at, started_at, now in seen
+        if token and (pk, token) not in held and _is_old(granted_at, now)
+    ]
     each(without_slot, _retire_gone)
-    tokens = {pk: token for pk, token, _, _ in seen}
+    tokens = {pk: token for pk, token, *_ in seen}
     _free_rowless([holder for holder in holders if tokens.get(holder.execution_id) != holder.token])
 
 
@@ -37,10 +41,11 @@ def _is_old(granted_at: datetime | None, now: datetime) -> bool:
     return granted_at is None or now - granted_at > timedelta(seconds=conf.orphan_seconds)
 
 
-def _retire_gone(found: tuple[uuid.UUID, uuid.UUID]) -> None:
-    execution_id, token = found
+def _retire_gone(found: tuple[uuid.UUID, uuid.UUID, datetime | None]) -> None:
+    execution_id, token, started_at = found
     row = row_of(execution_id)
-    if row is not None and row.slot_token == token:
+    # One claimed in place that has started since has been given its slot since, too.
+    if row is not None and row.slot_token == token and row.started_at == started_at:
         retire(row, lease_of(row), slot="gone")
 
 
