@@ -63,6 +63,8 @@ class Ground:
         self.unreachable = False
         #: Whether the store's keys are gone, or of an earlier life.
         self.emptied = False
+        #: Whether a slot was given back without a drain, by a request that was then refused.
+        self.left_to_sweep = False
         self.waits_for_rebuild = 0
         self.overtakings = 3
         #: How runs end, each as likely as the others.

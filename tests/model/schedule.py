@@ -311,10 +311,11 @@ class Schedule:
     def _sweep_if_due(self, *, working_too: bool = True) -> None:
         """What only the sweep finds: a store that was emptied, a release unheard, a session let go by a run robbed of its slot,
 
-        what came while its agent was deleted, and a place that another agent left to its namesake.
+        what came while its agent was deleted, a place that another agent left to its namesake, or that one who was refused had.
         """
         world = self.world
-        if self.faults.repeat or self.faults.flush or world.robbed or any(agent.deleted.now for agent in world.agents.values()):
+        deleted = any(agent.deleted.now for agent in world.agents.values())
+        if self.faults.repeat or self.faults.flush or world.robbed or deleted or world.left_to_sweep:
             self._sweep(4, working_too=working_too)
         while world.unsaid() and self.steps < MOST_STEPS:
             self._sweep(1, working_too=working_too)

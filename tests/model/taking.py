@@ -32,6 +32,8 @@ def submit(world: World, row: Row) -> Actor:
                 return
             yield STEP
             yield from release_once(world, row, token)
+            # Whoever is refused now drains nothing: an answer that says no can't carry what was admitted.
+            world.left_to_sweep = world.left_to_sweep or row.reject
     if row.reject or not world.enqueue(row, gate):
         return
     yield STEP
