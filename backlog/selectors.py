@@ -206,12 +206,6 @@ def head_of(agent: Agent) -> dict[str, Any] | None:
     return agent.head  # type: ignore[attr-defined]
 
 
-def tokens_of(execution_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID | None, str]]:
-    """`{id: (slot_token, status)}` of the rows that exist."""
-    rows = Execution.objects.filter(pk__in=execution_ids).values_list("pk", "slot_token", "status")
-    return {pk: (token, status) for pk, token, status in rows}
-
-
 def carries(*, execution_id: uuid.UUID, token: uuid.UUID) -> bool:
     """Whether the row holds its slot under this token."""
     return Execution.objects.filter(pk=execution_id, slot_token=token).exists()

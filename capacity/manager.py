@@ -163,11 +163,14 @@ class CapacityManager:
         self.touch_agent(agent_id)
         return self._freed(agent_id)
 
-    def free(self, *, lease: Lease, agent_id: int | None, phase: Phase | None = None) -> tuple[Admission, ...]:
-        """Free a slot that repair found (only while it is in `phase`), and fill it where its agent is known."""
-        self._asked(lambda: slots.release(lease=lease, phase=phase), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
+    def free(self, *, lease: Lease, agent_id: int | None, phase: Phase | None = None) -> tuple[bool, tuple[Admission, ...]]:
+        """Free a slot that repair found (only while it is in `phase`), and fill it where its agent is known.
+
+        Returns whether it was still held so, and the admissions.
+        """
+        freed = self._asked(lambda: slots.release(lease=lease, phase=phase), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
         known = agent_id or Agent.objects.filter(name=lease.agent, deleted_at=None).values_list("pk", flat=True).first()
-        return () if known is None else self._freed(known)
+        return freed == ReleaseOutcome.RELEASED, () if known is None else self._freed(known)
 
     def holders(self) -> list[FleetHolder]:
         """Every holder of the fleet; raises `SlotsUnavailable` while the gate must be rebuilt."""

@@ -18,6 +18,7 @@ from fleet.models import Agent
 from runtime import housekeeping, tasks
 from runtime.services import repair, runs
 from runtime.services.keeper import Keeper
+from runtime.services.repair import comparing
 from tests.ageing import age_ending
 from tests.runtime.repairing import begin, end_lease, hear_all, held, kinds, messages, row, submit
 
@@ -135,13 +136,15 @@ def test_killed_between_the_first_renewal_and_the_row(
     assert (row(granted).status, at_rest(one_slot)) == (Status.SUCCESS, True)
 
 
-def test_killed_between_the_result_and_the_slot(one_slot: Agent, valkey: redis.Redis, die_at: Callable[[str], None]) -> None:
+def test_killed_between_the_result_and_the_slot(one_slot: Agent, die_at: Callable[[str], None], age_row: AgeRow) -> None:
     first, second = submit(one_slot, "first"), submit(one_slot, "second")
     begun = begin(first)
     die_at("capacity.slots.release")
     with pytest.raises(Died):
         runs.end_run(begun, runs.Result(response="done"), in_place=False)
+    housekeeping.run_once()
     assert (row(first).status, held(one_slot)) == (Status.SUCCESS, [str(first.execution_id)])
+    age_row(row(first), comparing.GIVING_SECONDS + 1)
     housekeeping.run_once()
     assert (kinds(first), held(one_slot)) == (["slot_without_row"], [str(second.execution_id)])
 
@@ -157,7 +160,8 @@ def test_killed_between_the_claim_in_place_and_the_handover(
     claimed = row(second)
     assert (claimed.status, held(one_slot)) == (Status.RUNNING, [str(first.execution_id)])
     housekeeping.run_once()
-    age_row(claimed, conf.orphan_seconds + 1)
+    for left in (row(first), claimed):
+        age_row(left, conf.orphan_seconds + 1)
     housekeeping.run_once()
     assert kinds(second) == ["put_back_in_line"]
     carry_all(valkey, one_slot)

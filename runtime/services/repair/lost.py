@@ -45,8 +45,7 @@ def _retire_lost(holder: LostHolder) -> None:
     row = row_of(holder.execution_id)
     if row is not None and row.slot_token == holder.token:
         retire(row, lease, slot="lost")
-    else:
-        free(row, lease)
+    elif free(row, lease):
         note(Kind.SLOT_WITHOUT_ROW, lease, slot="lost", slot_number=lease.number)
 
 
@@ -95,10 +94,11 @@ def _over_by(row: Execution, ending: repairs.Ending, *, phase: Phase | None) -> 
 
 
 def _let_go(row: Execution, lease: Lease, *, by: str) -> None:
-    """Row, then slot, then the line."""
-    if backlog.clear_token(execution_id=row.pk, token=lease.token, session_id=row.session_id):
-        note(Kind.SLOT_GIVEN_BACK, lease, by=by, slot_number=lease.number)
+    """Row, then slot, then the line; told last, for in between the slot is one without a row."""
+    cleared = backlog.clear_token(execution_id=row.pk, token=lease.token, session_id=row.session_id)
     free(row, lease)
+    if cleared:
+        note(Kind.SLOT_GIVEN_BACK, lease, by=by, slot_number=lease.number)
 
 
 def _kind(row: Execution) -> str:

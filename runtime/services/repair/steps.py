@@ -86,9 +86,11 @@ def fence(row: Execution, lease: Lease, *, slot: str) -> None:
         ended(row)
 
 
-def free(row: Execution | None, lease: Lease, *, phase: Phase | None = None) -> None:
-    """Free the slot of this token, only in `phase` where one is given, and fill it."""
-    dispatch.start(manager.free(lease=lease, agent_id=None if row is None else row.agent_id, phase=phase))
+def free(row: Execution | None, lease: Lease, *, phase: Phase | None = None) -> bool:
+    """Free the slot of this token, only in `phase` where one is given, and fill it; whether it was this call that freed it."""
+    freed, admissions = manager.free(lease=lease, agent_id=None if row is None else row.agent_id, phase=phase)
+    dispatch.start(admissions)
+    return freed
 
 
 def ended(row: Execution) -> None:
