@@ -12,7 +12,7 @@ from tests.chaos.ground import HOW_TO_GET_FAKETIME, faketime_library
 from tests.chaos.plan import Plan
 from tests.chaos.run import run
 
-SHORT_SECONDS = 30.0
+SHORT_SECONDS = 24.0
 #: What a run needs beside its schedule: to start, to come to rest, to end.
 AROUND_SECONDS = 400.0
 

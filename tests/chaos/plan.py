@@ -29,7 +29,7 @@ class Plan:
     postgres: bool = False
     rate: float = 8.0
     clients: int = 6
-    gap: float = 2.0
+    gap: float = 1.6
     kinds: tuple[Kind, ...] = ()
     #: Rounds of single faults after the schedule, far apart, for figures that no other fault disturbs.
     rounds: int = 0
