@@ -27,9 +27,9 @@ manager = CapacityManager()
 LOCK = "housekeeping"
 #: Outlives a pass by far less than a lease, so that a dead housekeeper is soon replaced.
 LOCK_SECONDS = 10
+RECONCILED = "housekeeping:reconciled"
 FORGOT = "housekeeping:forgot"
 FORGET_SECONDS = 3600
-RECONCILED = "housekeeping:reconciled"
 
 
 def sweep() -> None:
