@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from django.db import connections
+
 from backlog.models import Execution, ExecutionEvent, Status
 from capacity import slots
 from fleet.models import Agent
@@ -42,10 +44,17 @@ def begin(post_task: Post, agent_server: AgentServer) -> Iterator[Callable[..., 
             assert answer.status_code == 202, answer.json()
             row = Execution.objects.get(pk=answer.json()["execution_id"])
             assert row.slot_token is not None
-            return Began(row.pk, pool.submit(runs.run_execution, execution_id=row.pk, token=row.slot_token))
+            return Began(row.pk, pool.submit(_carry, row.pk, row.slot_token))
 
         yield start
         agent_server.let_go()
+
+
+def _carry(execution_id: uuid.UUID, token: uuid.UUID) -> None:
+    try:
+        runs.run_execution(execution_id=execution_id, token=token)
+    finally:
+        connections.close_all()  # the thread goes, and the pool of connections is for all tests
 
 
 class Began:
