@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from django.db import connections
 
 from backlog.models import Execution, ExecutionEvent, Status
