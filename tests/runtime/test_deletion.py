@@ -24,6 +24,7 @@ from fleet.models import Agent, ApiKey, AuditEntry, Share
 from runtime import housekeeping
 from runtime.runtimes.base import Result
 from runtime.services import agents, runs
+from runtime.services.repair import comparing
 from tests.agents.server import AgentServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
@@ -263,13 +264,14 @@ def test_posts_that_race_a_deletion_all_end(post_task: Post, delete: Any, make_a
 
 
 def test_with_the_slot_store_away_the_deletion_holds_and_is_finished_later(
-    delete: Any, submitted: Any, valkey: redis.Redis, store_out_of_reach: Any
+    delete: Any, submitted: Any, valkey: redis.Redis, store_out_of_reach: Any, age_row: Any
 ) -> None:
     granted, waiting = submitted(), submitted()
     store_out_of_reach(True)
     assert delete().status_code == 204
     assert [seen(granted), seen(waiting)] == [GONE, GONE]
     store_out_of_reach(False)
+    age_row(granted, comparing.GIVING_SECONDS + 1)
     housekeeping.run_once()
     housekeeping.sweep()
     assert kept(valkey) == []

@@ -18,6 +18,7 @@ from fleet.models import Agent, AuditEntry, Share
 from runtime import housekeeping
 from runtime.runtimes.base import Result
 from runtime.services import releases, runs
+from runtime.services.repair import comparing
 from tests.agents.server import AgentServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
@@ -186,7 +187,7 @@ def test_nobody_elses_slot_is_freed(release: Any, submitted: Any, post_task: Pos
 
 
 def test_with_the_slot_store_away_force_is_carried_out_when_it_is_back(
-    release: Any, submitted: Any, single: Agent, store_out_of_reach: Any
+    release: Any, submitted: Any, single: Agent, store_out_of_reach: Any, age_row: Any
 ) -> None:
     first, second = submitted("first"), submitted("second")
     begin(first)
@@ -195,6 +196,7 @@ def test_with_the_slot_store_away_force_is_carried_out_when_it_is_back(
     assert seen(first) == (Status.FAILED, "lease_lost", False)
     store_out_of_reach(False)
     assert held(single) == [first.pk]
+    age_row(first, comparing.GIVING_SECONDS + 1)
     housekeeping.run_once()
     assert held(single) == [second.pk]
 
