@@ -83,4 +83,9 @@ def _publish(task: str, lease: Lease) -> bool:
         broker.failed()
         log.warning("execution.not_published", task=task, execution_id=str(lease.execution_id), error=str(error))
         return False
+    except Exception:
+        # kombu publishes on a closed channel, by an AttributeError, where the connection breaks while it declares the queue.
+        # Whatever it is, the request was accepted, and the sweep publishes its start.
+        log.exception("execution.publish_broke", task=task, execution_id=str(lease.execution_id))
+        return False
     return True

@@ -13,6 +13,7 @@ from backlog.models import Execution, Status
 from capacity.leases import Admission, Lease
 from fleet.models import Agent
 from runtime import dispatch
+from runtime.services import repair
 from tests.stores import OwnStore
 from trinity.celery import app
 
@@ -69,3 +70,20 @@ def test_a_publish_that_fails_leaves_the_row_granted_for_the_sweep_and_rests(
     dispatch.start([admission_of(granted)])
     assert waiting(broker) == 1  # the server came back empty
     assert not dispatch.broker.rests()
+
+
+def test_a_fault_of_the_publishing_library_fails_no_accepted_request(
+    broker: OwnStore, post_task: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed_channel(*_args: object, **_kwargs: object) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'client'")
+
+    broker.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Celery, "send_task", closed_channel)
+        answer = post_task()
+    assert (answer.status_code, answer.json()["status"]) == (202, "accepted")
+    granted = Execution.objects.get(pk=answer.json()["execution_id"])
+    assert (granted.status, granted.dispatched_at) == (Status.RUNNING, None)
+    repair.dispatch_again()
+    assert waiting(broker) == 1
