@@ -19,7 +19,7 @@ MOST_LOSSES = 4
 
 def submit(world: World, row: Row) -> Actor:
     """A request: straight into a slot where nobody waits and one is free, else in line, or refused."""
-    gate = world.look(row.agent)
+    gate, gave_back = world.look(row.agent), False
     yield STEP
     if _may_try(world, row, gate):
         token = world.new_uuid()
@@ -32,9 +32,10 @@ def submit(world: World, row: Row) -> Actor:
                 return
             yield STEP
             yield from release_once(world, row, token)
-            # Whoever is refused now drains nothing: an answer that says no can't carry what was admitted.
-            world.left_to_sweep = world.left_to_sweep or row.reject
+            gave_back = True
     if row.reject or not world.enqueue(row, gate):
+        # Whoever is refused drains nothing: an answer that says no can't carry what was admitted.
+        world.left_to_sweep = world.left_to_sweep or gave_back
         return
     yield STEP
     yield from drain(world, row.agent)
