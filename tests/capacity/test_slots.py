@@ -448,6 +448,7 @@ class TestRebuild:
             assert until(lambda heard=heard: heard.get_message()) == hint("ada", slots.state("ada").version)
             heard.close()
 
+    @pytest.mark.flows
     def test_ten_thousand_holders_are_back_within_five_seconds(self, valkey: redis.Redis) -> None:
         holders = [held(a_lease(f"agent-{n % 1000}", number=n // 1000 + 1)) for n in range(10_000)]
         rebuild_from_nothing(valkey, holders)

@@ -16,6 +16,8 @@ from core.conf import conf
 from tests.waiting import now, until
 from tests.web import WebProcess
 
+pytestmark = pytest.mark.flows
+
 SERVE = "from core.serve import serve; serve(host='127.0.0.1', port={port}, application='tests.core.web_process:application')"
 THREADS = 4
 

@@ -15,6 +15,8 @@ from tests import postgres
 from tests.postgres import PostgresServer
 from tests.proxy import Proxy
 
+pytestmark = pytest.mark.flows
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:

@@ -30,6 +30,8 @@ from runtime.checkup import check_broker, check_workers
 from tests import waiting
 from tests.stores import OwnStore
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[2]
 LIBRARY = next((str(path) for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
 Report = dict[str, Finding]

@@ -20,6 +20,8 @@ from runtime.runtimes.base import Result, Run, Stop, StopReason
 from tests.agents import hostile
 from tests.agents.server import AgentServer
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[2]
 MEBIBYTE = 1024 * 1024
 Until = Callable[..., Any]

@@ -108,6 +108,7 @@ def test_the_last_result_of_a_stream_is_the_executions(far: Agent, begin: Any) -
     assert kinds(row.pk) == ["note"]
 
 
+@pytest.mark.flows
 def test_events_by_the_ten_thousand_are_cut_off_and_the_result_is_not(far: Agent, begin: Any) -> None:
     row = begin(far, "raw=events").end(60)
     assert (row.status, row.response) == (Status.SUCCESS, "streamed")
@@ -191,6 +192,7 @@ def test_a_cancel_while_the_agents_process_is_killed_is_cancelled_at_once(
     assert holders(agent) == set()
 
 
+@pytest.mark.flows
 def test_a_cancel_with_the_agent_out_of_reach_is_cancelled_at_the_hard_limit(
     process: "subprocess.Popen[str]",
     make_agent: Callable[..., Agent],

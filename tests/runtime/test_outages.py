@@ -18,7 +18,7 @@ from runtime.services import repair, runs
 from runtime.services.keeper import keeper
 from runtime.services.submit import TaskRequest, submit_task
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
+pytestmark = [pytest.mark.flows, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 Until = Callable[..., object]
 
 

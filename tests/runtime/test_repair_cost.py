@@ -18,7 +18,7 @@ from fleet.models import Agent
 from runtime import housekeeping
 from runtime.services import repair
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
+pytestmark = [pytest.mark.flows, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 
 AGENTS, RUNNING, QUEUED, ENDED = 1000, 3, 3, 4
 #: Whatever the number of agents; the other chores of housekeeping have their share.
