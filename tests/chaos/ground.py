@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import redis
 
 from core.embedded_store import EmbeddedStore
@@ -202,7 +203,7 @@ class Ground:
             process.process.wait(CALM_SECONDS)
         with self.stack.api("") as client:
             for url in self.stack.urls:
-                until(lambda url=url: client.get(f"{url}/readyz").is_success, CALM_SECONDS)
+                until(lambda url=url: _is_ready(client, url), CALM_SECONDS)
 
     def store_name(self) -> str:
         """Which server the slots are on, and its version."""
@@ -299,3 +300,11 @@ class _Brake(threading.Thread):
             with contextlib.suppress(redis.RedisError):
                 self._store.execute_command("CLIENT", "PAUSE", "150", "ALL")
             time.sleep(0.3)
+
+
+def _is_ready(client: httpx.Client, url: str) -> bool:
+    """Whether the web process answers that it is; one that was killed may not listen yet."""
+    try:
+        return client.get(f"{url}/readyz").is_success
+    except httpx.TransportError:
+        return False
