@@ -30,7 +30,7 @@ from .errors import (
     WorkerLost,
 )
 from .selectors import execution
-from .serializers import ExecutionOut
+from .serializers.executions import ExecutionOut
 from .standing import standing
 
 _FAILURES: dict[str, type[TrinityError]] = {

@@ -55,6 +55,11 @@ def operation(
     return extend_schema(operation_id=name, request=body, responses={**answers, **refused}, **more)
 
 
+def header(name: str, description: str, *, answers: list[int] | None = None) -> OpenApiParameter:
+    """A header of requests, or of the answers with these statuses."""
+    return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, response=answers or False)
+
+
 def one_path_each(endpoints: list[Endpoint]) -> list[Endpoint]:
     """Without the second form of each path (`core.urls.both`)."""
     return [endpoint for endpoint in endpoints if not getattr(endpoint[3], "second_form", False)]

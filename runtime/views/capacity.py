@@ -18,8 +18,8 @@ from fleet.first_values import MAX_CEILING
 from fleet.models import Agent
 from fleet.selectors import agents_visible_to, ceiling
 
-from .. import schema
-from ..serializers import CapacityIn, CapacityOut, CeilingIn, CeilingOut
+from ..schema import capacity as schema
+from ..serializers.capacity import CapacityIn, CapacityOut, CeilingIn, CeilingOut
 from ..services import controls
 
 

@@ -9,8 +9,8 @@ from fleet.models import Agent
 from fleet.principals import Principal
 from fleet.selectors import fleet_settings
 
-from .. import schema
-from ..serializers import NothingIn, SlotReleaseIn
+from ..schema import controls as schema
+from ..serializers.controls import NothingIn, SlotReleaseIn
 from ..services import controls, lines, releases
 from ..services.releases import Release
 

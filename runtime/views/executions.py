@@ -18,8 +18,10 @@ from core.api.queries import Reader
 from fleet import access
 from fleet.selectors import fleet_settings
 
-from .. import schema, selectors, waiting
-from ..serializers import EventOut, ExecutionOut, NothingIn, QueuedOut
+from .. import selectors, waiting
+from ..schema import executions as schema
+from ..serializers.controls import NothingIn
+from ..serializers.executions import EventOut, ExecutionOut, QueuedOut
 from ..services import controls
 from ..standing import standings
 

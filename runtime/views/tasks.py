@@ -14,8 +14,9 @@ from core.asgi import Answer
 from fleet.models import OnFull
 from fleet.principals import Principal, PrincipalKind
 
-from .. import schema, waiting
-from ..serializers import TaskIn
+from .. import waiting
+from ..schema import tasks as schema
+from ..serializers.tasks import TaskIn
 from ..services import submit
 from ..services.submit import Submitted, TaskRequest
 from .preferences import Manner, idempotency_of, manner_of
