@@ -12,6 +12,8 @@ from .rules import Rules
 from .scenes import Scene
 from .schedule import Counts, fresh_seed, run_schedule
 
+pytestmark = pytest.mark.flows
+
 SCHEDULES = 60
 #: How far a left-out rule is looked for when the seeds that used to show it no longer do.
 SEARCHED = 1500

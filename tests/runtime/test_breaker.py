@@ -87,6 +87,7 @@ def test_housekeeping_outlives_whatever_goes_wrong_in_one_pass() -> None:
     assert housekeeping.Housekeeper()._attempt(broken) is False
 
 
+@pytest.mark.flows
 def test_a_run_goes_on_while_its_row_answers_though_the_store_hangs(
     agent: Agent, valkey: redis.Redis, until: Callable[..., object]
 ) -> None:

@@ -19,6 +19,8 @@ from runtime.runtimes import runtime_for
 from runtime.runtimes.base import Result, Run, Stop, StopReason
 from tests.agents import programs
 
+pytestmark = pytest.mark.flows
+
 Until = Callable[..., Any]
 Events = list[tuple[str, dict[str, Any]]]
 

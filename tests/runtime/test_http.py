@@ -21,6 +21,8 @@ from runtime.runtimes.addresses import is_public
 from runtime.runtimes.base import Result, Run, Stop, StopReason
 from tests.agents.server import USAGE, AgentServer
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[2]
 Until = Callable[..., Any]
 

@@ -17,6 +17,8 @@ import pytest
 from runtime.supervisor import client
 from tests.agents import programs
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[2]
 Until = Callable[..., Any]
 Carry = Callable[..., subprocess.Popen[str]]
