@@ -19,4 +19,4 @@ class BacklogFull(CapacityFull):
 
 
 class KeyTaken(Exception):
-    """The idempotency key was inserted by another request first; its execution answers."""
+    """The idempotency key, or the id itself, was inserted by another request first; its execution answers."""

@@ -131,6 +131,11 @@ def key_taken(*, agent: Agent, draft: Draft) -> bool:
     return asked is not None and IdempotencyKey.objects.filter(caller=asked.caller, agent=agent, key=asked.key).exists()
 
 
+def accepted_before(*, agent: Agent, draft: Draft) -> bool:
+    """Whether the draft's id or its idempotency key is in use already."""
+    return Execution.objects.filter(pk=draft.id).exists() or key_taken(agent=agent, draft=draft)
+
+
 def waiting_longer_than(seconds: float) -> QuerySet[Execution]:
     """Queued rows that have waited longer than `seconds` on the database's clock."""
     return Execution.objects.filter(status=Status.QUEUED, queued_at__lt=Now() - timedelta(seconds=seconds))

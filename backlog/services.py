@@ -38,7 +38,7 @@ class Outcome:
 def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int) -> Execution | None:
     """The row of a draft that already holds a slot.
 
-    None where another row of its session came first. Raises `KeyTaken` where its idempotency key exists already.
+    None where another row of its session came first. Raises `KeyTaken` where its id or its idempotency key exists already.
     """
     row = _row(agent=agent, draft=draft, status=Status.RUNNING)
     row.slot_token, row.slot_number = token, number
@@ -50,7 +50,7 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
                 return None
             _save(row=row, draft=draft)
     except IntegrityError as error:
-        if selectors.key_taken(agent=agent, draft=draft):
+        if selectors.accepted_before(agent=agent, draft=draft):
             raise KeyTaken from error
         if draft.session_id is None:
             raise
@@ -67,13 +67,13 @@ def _is_taken(*, agent: Agent, session_id: uuid.UUID) -> bool:
 def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = False) -> Queued:
     """Put a draft in line: depth check and insert in one transaction under the agent's row.
 
-    Raises `BacklogFull` at the depth, `KeyTaken` where its idempotency key exists already, `AgentNotFound` where the agent
-    was deleted meanwhile.
+    Raises `BacklogFull` at the depth, `KeyTaken` where its id or its idempotency key exists already, `AgentNotFound` where the
+    agent was deleted meanwhile.
     """
     try:
         return _enqueue(agent=agent, draft=draft, limit=limit, exceed_depth=exceed_depth)
     except IntegrityError as error:
-        if selectors.key_taken(agent=agent, draft=draft):
+        if selectors.accepted_before(agent=agent, draft=draft):
             raise KeyTaken from error
         raise
 

@@ -15,6 +15,10 @@ class SessionClosed(Conflict):
     """Session {session_id} is closed"""
 
 
+class ExecutionIdTaken(Conflict):
+    """Execution {execution_id} exists already, for another agent"""
+
+
 class IdempotencyMismatch(Unprocessable):
     """Idempotency-Key was used with a different request"""
 

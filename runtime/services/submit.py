@@ -23,7 +23,7 @@ from fleet.models import Agent, OnFull, Session
 from fleet.principals import Principal
 
 from .. import dispatch
-from ..errors import IdempotencyMismatch, SessionClosed, SessionNotFound
+from ..errors import ExecutionIdTaken, IdempotencyMismatch, SessionClosed, SessionNotFound
 from ..events import ExecutionQueued
 
 manager = CapacityManager()
@@ -31,7 +31,10 @@ manager = CapacityManager()
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRequest:
-    """A task as a caller asks for it; `timeout_seconds` None is the agent's default."""
+    """A task as a caller asks for it; `timeout_seconds` None is the agent's default.
+
+    `execution_id` is one that the caller made before and keeps: submitted again, it answers with the execution it made.
+    """
 
     message: str
     on_full: OnFull
@@ -45,11 +48,15 @@ class TaskRequest:
     metadata: dict[str, Any] | None = None
     triggered_by: Trigger = Trigger.MANUAL
     idempotency: IdempotencyRequest | None = None
+    execution_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submitted:
-    """What became of a submit; `queue_position` is None for one that holds a slot."""
+    """What became of a submit; `queue_position` is None for one that holds a slot.
+
+    `replayed`: the execution was there already, by its idempotency key or its id.
+    """
 
     execution_id: uuid.UUID
     agent: Agent
@@ -74,21 +81,22 @@ class QueuePersistent:
 def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Submitted:
     """Accept a task (it runs, or waits in line) or refuse it without a trace.
 
-    Raises the refusals of `capacity.errors`, `IdempotencyMismatch`, and `access`'s errors. The same idempotency key answers
-    with the execution it made.
+    Raises the refusals of `capacity.errors`, `IdempotencyMismatch`, `ExecutionIdTaken`, and `access`'s errors. The same
+    idempotency key, or the same id, answers with the execution it made; of any number that submit it at once one does.
     """
     agents = rows.with_key_known(gated(Agent.objects.all()), asked=request.idempotency)
     agent = access.agent_for(principal=principal, name=name, verb="submit", queryset=agents)
-    if rows.key_known(agent) and (replay := _replay(agent=agent, asked=request.idempotency)) is not None:
+    asked_before = rows.key_known(agent) or request.execution_id is not None
+    if asked_before and (replay := _replay(agent=agent, request=request)) is not None:
         return replay
     draft = _draft(principal=principal, agent=agent, request=request)
     try:
         return _admit(agent=agent, draft=draft, on_full=request.on_full)
     except KeyTaken:
-        return _replayed(agent=agent, asked=request.idempotency)
+        return _replayed(agent=agent, request=request)
     except CapacityFull as full:
         # A twin may have been accepted in between: its execution answers, not the refusal.
-        if (replay := _replay(agent=agent, asked=request.idempotency)) is not None:
+        if (replay := _replay(agent=agent, request=request)) is not None:
             return replay
         raise measured(full, gate_of(agent)) from full
 
@@ -115,7 +123,7 @@ def _draft(*, principal: Principal, agent: Agent, request: TaskRequest) -> Draft
         raise Invalid(sentence, pointer="/timeout_seconds")
     _check_session(agent=agent, session_id=request.session_id)
     return Draft(
-        id=new_id(),
+        id=request.execution_id or new_id(),
         message=request.message,
         timeout_seconds=timeout,
         triggered_by=request.triggered_by,
@@ -144,7 +152,19 @@ def _check_session(*, agent: Agent, session_id: uuid.UUID | None) -> None:
         raise SessionClosed(session_id=session_id)
 
 
-def _replay(*, agent: Agent, asked: IdempotencyRequest | None) -> Submitted | None:
+def _replay(*, agent: Agent, request: TaskRequest) -> Submitted | None:
+    """What the request's idempotency key has made, or its id."""
+    return _replay_of_key(agent=agent, asked=request.idempotency) or _replay_of_id(agent=agent, execution_id=request.execution_id)
+
+
+def _replay_of_id(*, agent: Agent, execution_id: uuid.UUID | None) -> Submitted | None:
+    row = None if execution_id is None else Execution.objects.filter(pk=execution_id).first()
+    if row is not None and row.agent_id != agent.pk:
+        raise ExecutionIdTaken(execution_id=execution_id)
+    return None if row is None else _submitted_before(row, agent=agent)
+
+
+def _replay_of_key(*, agent: Agent, asked: IdempotencyRequest | None) -> Submitted | None:
     if asked is None:
         return None
     record = rows.key_record(agent=agent, asked=asked)
@@ -152,14 +172,17 @@ def _replay(*, agent: Agent, asked: IdempotencyRequest | None) -> Submitted | No
         return None
     if record.body_digest != asked.body_digest:
         raise IdempotencyMismatch(execution_id=record.execution_id)
-    row: Execution = record.execution
+    return _submitted_before(record.execution, agent=agent)
+
+
+def _submitted_before(row: Execution, *, agent: Agent) -> Submitted:
     return Submitted(
         execution_id=row.pk, agent=agent, timeout_seconds=row.timeout_seconds, queue_position=rows.position_of(row), replayed=True
     )
 
 
-def _replayed(*, agent: Agent, asked: IdempotencyRequest | None) -> Submitted:
-    replay = _replay(agent=agent, asked=asked)
+def _replayed(*, agent: Agent, request: TaskRequest) -> Submitted:
+    replay = _replay(agent=agent, request=request)
     if replay is None:
         raise KeyTaken
     return replay

@@ -26,6 +26,7 @@ SHOWN_BY = {
     "backlog_full": "runtime/test_submit.py::test_a_full_backlog_is_refused_with_its_depth",
     "body_too_large": "core/test_asgi.py::test_body_one_byte_too_long_is_a_413_and_the_longest_is_read",
     "cancelled": "flows/test_callers.py::test_a_cancel_while_queued_tells_the_waiting_caller_at_once",
+    "execution_id_taken": "runtime/test_given_ids.py::test_another_agents_execution_is_not_answered_with",
     "expired": "runtime/test_repair.py::test_what_waited_too_long_fails_as_expired",
     "fleet_at_capacity": "runtime/test_submit.py::test_the_fleets_cap_refuses_too",
     "idempotency_malformed": "runtime/test_submit.py::test_a_malformed_key_is_refused",
