@@ -18,6 +18,7 @@ raises `Violation` where its invariant is broken; the first word says which:
     ORDER    a row was passed over
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,24 @@ class SeenAgent:
     limit: int
     paused: bool = False
     depth: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenWait:
+    """A row that was startable in line, and never left it, from one look to another; in seconds of the database's clock."""
+
+    row: SeenRow
+    seen_from: float
+    seen_until: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenGrant:
+    """A row that got a slot at `at`, after it had come to be at `came`; in seconds of the database's clock."""
+
+    row: SeenRow
+    came: float
+    at: float
 
 
 # -- At one moment, at rest ------------------------------------------------------------------------------------------
@@ -228,6 +247,23 @@ def check_grant(*, granted: SeenRow, waiting: Iterable[SeenRow], newcomer: bool)
     for other in waiting:
         if other.id != granted.id and other.agent == granted.agent and (newcomer or other.place < granted.place):
             raise Violation(f"ORDER {granted.id} before {other.id}")
+
+
+def check_nobody_passed(*, waits: Iterable[SeenWait], grants: Iterable[SeenGrant], apart: float = 0.05) -> None:
+    """No row got a slot that came to be while one with a better place stood in line, which still stood there afterwards.
+
+    Only rows that came after the other had been seen are compared, so that no process that was frozen between its look and its
+    claim is blamed; `apart`: what the clock's readings may be off.
+    """
+    in_order = {
+        agent: sorted(found, key=lambda grant: grant.at) for agent, found in _grouped(grants, lambda grant: grant.row.agent).items()
+    }
+    for wait in waits:
+        granted = in_order.get(wait.row.agent, [])
+        first = bisect_right(granted, wait.seen_from, key=lambda grant: grant.at)
+        for grant in granted[first : bisect_left(granted, wait.seen_until - apart, key=lambda grant: grant.at)]:
+            if grant.came > wait.seen_from + apart and wait.row.place < grant.row.place:
+                raise Violation(f"ORDER {grant.row.id} before {wait.row.id} of {wait.row.agent}, which stood in line all the while")
 
 
 def check_sequence(*, rows: Iterable[SeenRow], began: Sequence[Hashable]) -> None:

@@ -25,10 +25,11 @@ _FLEET = "SELECT max_parallel_tasks_ceiling, max_concurrent_tasks, paused FROM f
 def rows_of(sql: Sql, agents: Iterable[str] | None = None) -> list[SeenRow]:
     """Every execution's row, or those of some agents; ids as text."""
     wanted = None if agents is None else set(agents)
-    return [_row(columns) for columns in sql(_ROWS) if wanted is None or columns["agent_name"] in wanted]
+    return [row_of(columns) for columns in sql(_ROWS) if wanted is None or columns["agent_name"] in wanted]
 
 
-def _row(columns: Mapping[str, Any]) -> SeenRow:
+def row_of(columns: Mapping[str, Any]) -> SeenRow:
+    """An execution's row out of its columns."""
     return SeenRow(
         id=_text(columns["id"]),
         agent=columns["agent_name"],

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests import invariants
-from tests.invariants import SeenAgent, SeenHolder, SeenRow, Violation
+from tests.invariants import SeenAgent, SeenGrant, SeenHolder, SeenRow, SeenWait, Violation
 
 AGENT = SeenAgent(name="a", limit=2, depth=10)
 STARTED = SeenRow(id=1, agent="a", status="running", slot_token="t1", slot_number=1, started=True, queued_at=1)
@@ -180,3 +180,20 @@ def test_a_newcomer_that_passes_anybody_is_found() -> None:
     invariants.check_grant(granted=newcomer, waiting=[newcomer], newcomer=True)
     invariants.check_grant(granted=newcomer, waiting=[replace(WAITING, agent="b")], newcomer=True)
     broken("ORDER", lambda: invariants.check_grant(granted=newcomer, waiting=[WAITING], newcomer=True))
+
+
+def test_a_row_that_stood_in_line_while_a_later_one_got_a_slot_is_found() -> None:
+    wait = SeenWait(row=WAITING, seen_from=10.0, seen_until=20.0)
+    later = SeenGrant(row=replace(WAITING, id=9, queued_at=11), came=11.0, at=15.0)
+
+    def look(*, waits: tuple[SeenWait, ...] = (wait,), **changes: object) -> None:
+        invariants.check_nobody_passed(waits=waits, grants=[replace(later, **changes)])  # type: ignore[arg-type]
+
+    broken("ORDER", look)
+    look(at=9.0)
+    look(at=20.0)  # it may have had its slot by then
+    look(came=9.0)  # whoever granted it may have looked before the other came
+    look(row=replace(later.row, priority=6))
+    look(row=replace(later.row, front=True))
+    look(row=replace(later.row, agent="b"))
+    look(waits=(replace(wait, seen_until=14.0), replace(wait, row=replace(WAITING, priority=4))))

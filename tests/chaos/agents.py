@@ -91,10 +91,13 @@ class ChaosAgent:
         return self.limits[0]
 
 
-def make_fleet(stack: Stack, *, server: AgentServer, directory: Path, count: int, slots: int, depth: int = 60) -> list[ChaosAgent]:
-    """`count` agents with `slots` slots together, every second one a command, every third one's limit changed now and then."""
+def make_fleet(stack: Stack, *, server: AgentServer, directory: Path, count: int, slots: int) -> list[ChaosAgent]:
+    """`count` agents with `slots` slots together, every second one a command, every third one's limit changed now and then.
+
+    Every fourth one has a line that is soon full.
+    """
     return [
-        _made(stack, server=server, directory=directory, number=number, limit=_share(slots, count, number), depth=depth)
+        _made(stack, server=server, directory=directory, number=number, limit=_share(slots, count, number), depth=60 if number % 4 else 4)
         for number in range(count)
     ]
 

@@ -5,7 +5,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.chaos.ground import LEASE_SECONDS, Ground
 from tests.chaos.load import Load
 from tests.chaos.plan import Plan
 from tests.chaos.schedule import Fault, Kind
-from tests.chaos.watch import as_id
+from tests.chaos.watch import as_id, seconds_of
 
 KILLED = (Kind.KILL_WORKER, Kind.SHIFT_CLOCK)
 EMPTIED = (Kind.FLUSH_STORE, Kind.KILL_STORE, Kind.OLD_STORE)
@@ -169,7 +168,7 @@ Back = list[tuple[Fault, str, str, float]]
 def _times(course: Course, back: Back, *, load: Load, rows: Sequence[Mapping[str, Any]], which: Callable[[Fault], bool]) -> Times:
     """How long what these faults took away was missed."""
     emptied = [_moment(fault, course) for fault in course.began if fault.kind in EMPTIED and which(fault)]
-    granted = sorted(_seconds(row["granted_at"]) for row in rows if row["granted_at"])
+    granted = sorted(seconds_of(row["granted_at"]) for row in rows if row["granted_at"])
     accepted = [(task.sent_at, task.answered_at) for task in load.notes.accepted if not task.sync]
     return Times(
         slot_back_after_kill=Spread.of(seconds for fault, _, _, seconds in back if which(fault) and fault.kind in KILLED),
@@ -209,10 +208,3 @@ def _repairs(ground: Ground) -> dict[str, int]:
 
 def _ended(row: Mapping[str, Any]) -> str:
     return f"{row['status']}: {row['error_code']}" if row["status"] == "failed" else str(row["status"])
-
-
-def _seconds(value: Any) -> float:
-    """A time of either database, as seconds since 1970."""
-    if isinstance(value, str):
-        return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
-    return float(value.timestamp())

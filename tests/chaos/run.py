@@ -12,6 +12,7 @@ from tests.agents.server import AgentServer
 from tests.chaos.agents import ChaosAgent, make_fleet
 from tests.chaos.course import Say, follow
 from tests.chaos.ground import CALM_SECONDS, Ground
+from tests.chaos.lines import LineWatch
 from tests.chaos.load import Load, Task
 from tests.chaos.plan import Plan
 from tests.chaos.report import Report, figures
@@ -60,7 +61,9 @@ def _run(plan: Plan, faults: tuple[Fault, ...], *, ground: Ground, server: Agent
         clients=plan.clients,
     )  # fmt: skip
     watch = SlotWatch(stack)
+    lines = LineWatch(stack, fleet=fleet, postgres=plan.postgres)
     watch.start()
+    lines.start()
     load.start()
     started = time.monotonic()
     course = follow(faults, ground=ground, server=server, seconds=plan.whole_seconds, say=say)
@@ -75,8 +78,9 @@ def _run(plan: Plan, faults: tuple[Fault, ...], *, ground: Ground, server: Agent
     say(f"{time.monotonic() - started:7.1f} s  at rest; every slot is used once more")
     _show_every_slot_free(ground, fleet, server=server, load=load)
     watch.end()
+    lines.end()
     course.wait()
-    problems = _problems(ground, fleet, load=load, faults=faults)
+    problems = _problems(ground, fleet, load=load, faults=faults, lines=lines)
     report = figures(plan=plan, course=course, ground=ground, fleet=fleet, load=load, held_until=watch.held_until, problems=problems)
     say(report.line())
     if problems:
@@ -125,9 +129,13 @@ def _show_every_slot_free(ground: Ground, fleet: list[ChaosAgent], *, server: Ag
 # -- The books ---------------------------------------------------------------------------------------------------------
 
 
-def _problems(ground: Ground, fleet: list[ChaosAgent], *, load: Load, faults: tuple[Fault, ...]) -> list[str]:
+def _problems(ground: Ground, fleet: list[ChaosAgent], *, load: Load, faults: tuple[Fault, ...], lines: LineWatch) -> list[str]:
     """Whatever is not as it must be."""
     found = [*load.notes.wrong[:20]]
+    try:
+        lines.check()
+    except Violation as violation:
+        found.append(str(violation))
     for check in (_check_invariants, _check_clients, _check_failures, _check_store):
         try:
             check(ground, fleet, load, faults)

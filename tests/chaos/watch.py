@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -17,12 +18,19 @@ from tests.stack import Stack
 LOOK_SECONDS = 0.2
 _HOLDING = "SELECT id FROM backlog_execution WHERE slot_token IS NOT NULL"
 _GRANTED = "SELECT slot_token FROM backlog_execution WHERE status = 'running' AND started_at IS NULL"
-_AWAY = (psycopg.Error, sqlite3.Error, redis.RedisError)
+AWAY = (psycopg.Error, sqlite3.Error, redis.RedisError)
 
 
 def as_id(value: Any) -> str:
     """An id or token as text; SQLite keeps them as bare hexadecimal digits."""
     return str(uuid.UUID(str(value)))
+
+
+def seconds_of(value: Any) -> float:
+    """A time of either database, as seconds since 1970."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
+    return float(value.timestamp())
 
 
 class SlotWatch(threading.Thread):
@@ -39,7 +47,7 @@ class SlotWatch(threading.Thread):
         while not self._over.wait(LOOK_SECONDS):
             try:
                 holding = [as_id(row["id"]) for row in self._stack.sql(_HOLDING)]
-            except _AWAY:
+            except AWAY:
                 continue
             now = time.time()
             self.held_until |= dict.fromkeys(holding, now)
@@ -68,7 +76,7 @@ class DrainWatch(threading.Thread):
             self.rows = len(waited_for)
             while waited_for & self._granted():
                 time.sleep(0.05)
-        except _AWAY:
+        except AWAY:
             return
         self.seconds = time.monotonic() - began
 
