@@ -45,7 +45,8 @@ class Execution(models.Model):
 
     `slot_token` is the fence: not null means this row holds a slot, whatever its status, and every write of a run names
     it. `running` with `started_at` null holds a slot and waits for a worker. `startable` is whether a queued row could
-    start but for a slot: the first unfinished one of its session, or one without a session.
+    start but for a slot: the first unfinished one of its session, or one without a session. One with a `seen_at` also needs a
+    caller who was seen lately (`presence`).
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -75,6 +76,10 @@ class Execution(models.Model):
     #: Who may cancel it beside the agent's owner.
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     submitted_key = models.ForeignKey("fleet.ApiKey", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    #: The public link that it came by. Without an index: nobody looks for a link's executions, only whether one is its own.
+    public_link = models.ForeignKey(
+        "fleet.PublicLink", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
+    )
 
     response = models.TextField(null=True, blank=True)  # noqa: DJ001 - null: no response, "": an empty one
     error_code = models.CharField(max_length=32, blank=True, default="")
@@ -93,7 +98,7 @@ class Execution(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     completed_at = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
-    #: When a waiting caller was last seen (chat).
+    #: When a caller was last seen to wait, for one that waits only while they do (chat).
     seen_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -118,6 +123,7 @@ class Execution(models.Model):
                 condition=Q(status=Status.QUEUED, startable=True), name="execution_line",
             ),
             models.Index(fields=["agent"], condition=Q(status=Status.QUEUED), name="execution_queued"),
+            models.Index(fields=["seen_at"], condition=Q(status=Status.QUEUED, seen_at__isnull=False), name="execution_attended"),
             models.Index(fields=["agent", "slot_token"], condition=Q(slot_token__isnull=False), name="execution_holders"),
             models.Index(F("agent"), F("created_at").desc(), F("id").desc(), name="execution_newest_of_agent"),
             models.Index(F("created_at").desc(), F("id").desc(), name="execution_newest"),

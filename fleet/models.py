@@ -154,6 +154,25 @@ class ApiKey(models.Model):
         return f"{self.prefix}… ({self.name})"
 
 
+class PublicLink(models.Model):
+    """A link by which anybody may send an agent messages. Its token is shown once; the row keeps its SHA-256 and a visible prefix."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="public_links")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=16)
+    digest = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… ({self.name})"
+
+
 class OnFull(models.TextChoices):
     """What becomes of a request that can't start now."""
 
