@@ -128,6 +128,10 @@ class Execution(models.Model):
             models.Index(F("agent"), F("created_at").desc(), F("id").desc(), name="execution_newest_of_agent"),
             models.Index(F("created_at").desc(), F("id").desc(), name="execution_newest"),
             models.Index(fields=["session", "queued_at"], condition=Q(session__isnull=False), name="execution_of_session"),
+            models.Index(
+                F("agent"), F("completed_at").desc(), condition=Q(started_at__isnull=False, completed_at__isnull=False),
+                name="execution_last_runs",
+            ),
         ]  # fmt: skip
 
     def __str__(self) -> str:

@@ -198,14 +198,6 @@ def finished(execution_ids: list[uuid.UUID]) -> set[uuid.UUID]:
     return set(Execution.objects.filter(pk__in=execution_ids, status__in=TERMINAL).values_list("pk", flat=True))
 
 
-def recent_run_seconds(agent_id: int, *, rows: int = 20) -> float | None:
-    """The mean run time of the agent's last runs, in seconds; None without any."""
-    recent = Execution.objects.filter(agent_id=agent_id, started_at__isnull=False, completed_at__isnull=False)
-    times = recent.order_by(F("created_at").desc(), F("id").desc()).values_list("started_at", "completed_at")[:rows]
-    seconds = [(completed - started).total_seconds() for started, completed in times if started and completed]
-    return sum(seconds) / len(seconds) if seconds else None
-
-
 def head_of(agent: Agent) -> dict[str, Any] | None:
     """`head` of an agent read through `with_head`."""
     return agent.head  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from backlog.errors import CapacityFull
+from backlog.forecast import jittered
 from core.errors import SlotsUnavailable, Unavailable
 
 if TYPE_CHECKING:
@@ -11,8 +12,15 @@ if TYPE_CHECKING:
 __all__ = ["AgentPaused", "AtCapacity", "CapacityFull", "FleetAtCapacity", "SessionBusy", "SlotsUnavailable"]
 
 
+#: Nobody knows when a pause ends: often enough to notice, seldom enough to cost nothing.
+PAUSED_RETRY_SECONDS = 30
+
+
 class AgentPaused(Unavailable):
     """Agent '{agent}' is paused"""
+
+    def __init__(self, *, agent: str) -> None:
+        super().__init__(agent=agent, retry_after=jittered(PAUSED_RETRY_SECONDS))
 
 
 class AtCapacity(CapacityFull):
@@ -32,5 +40,3 @@ class FleetAtCapacity(CapacityFull):
 
 class SessionBusy(CapacityFull):
     """Session {session_id} already has a task in progress"""
-
-    members: ClassVar[tuple[str, ...]] = ("execution_id",)

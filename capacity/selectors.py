@@ -1,25 +1,17 @@
 """Reads of load: the meters of many agents, one agent's capacity."""
 
-import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from math import ceil
 from typing import Any
 
 from django.db.models import Subquery
 
 from backlog import selectors as backlog
-from backlog.errors import CapacityFull
 from fleet.models import DEFAULT_MAX_PARALLEL_TASKS, Agent, FleetSettings
 
 from . import slots
-from .errors import FleetAtCapacity
 from .gate import Gate
-
-LONGEST_RETRY_AFTER_SECONDS = 300
-#: Run time assumed for an agent that has no finished run yet.
-_FIRST_GUESS_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,25 +96,6 @@ def load_of(gate: Gate, *, now: datetime) -> Load:
     running = 0 if gate.fleet_limit is None else slots.fleet_count()
     reason = limited_by(gate.agent, ceiling=gate.ceiling, fleet_limit=gate.fleet_limit, fleet_paused=gate.paused, fleet_count=running)
     return Load(slots=taken, queued=backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0), limited_by=reason)
-
-
-def measured(refusal: CapacityFull, gate: Gate) -> CapacityFull:
-    """The refusal with what a caller needs to try again: the load now, and an estimate of when a place frees."""
-    queued = backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0)
-    if isinstance(refusal, FleetAtCapacity):
-        refusal.data["running"] = slots.fleet_count()
-    else:
-        refusal.data |= {"active_slots": slots.states([gate.agent.name])[gate.agent.name].active, "queued": queued}
-    refusal.retry_after = retry_after(gate, queued=queued)
-    return refusal
-
-
-def retry_after(gate: Gate, *, queued: int) -> int:
-    """Whole seconds, 1..300: how long the line before a newcomer takes at the agent's recent run times, up to 20 % more."""
-    run = backlog.recent_run_seconds(gate.agent.pk)
-    seconds = (_FIRST_GUESS_SECONDS if run is None else run) * (queued + 1) / max(1, gate.limit)
-    jittered = seconds * (1 + 0.2 * random.random())  # noqa: S311 - spreads callers, guards nothing
-    return min(LONGEST_RETRY_AFTER_SECONDS, max(1, ceil(jittered)))
 
 
 def limited_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_paused: bool, fleet_count: int) -> str:

@@ -13,7 +13,7 @@ from backlog.models import Execution, Trigger
 from capacity.errors import FleetAtCapacity
 from capacity.gate import Gate, gate_of, gated
 from capacity.manager import CapacityManager, Reject
-from capacity.selectors import measured
+from capacity.refusals import measured
 from core import events
 from core.conf import conf
 from core.errors import Invalid
