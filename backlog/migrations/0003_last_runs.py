@@ -7,9 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('backlog', '0002_waiting_callers_and_public_links'),
-        ('fleet', '0005_limits_in_full'),
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ("backlog", "0002_waiting_callers_and_public_links"),
     ]
 
     operations = [
