@@ -1,6 +1,6 @@
 """Reads of the fleet."""
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Q, QuerySet
 
 from .first_values import fleet_values
 from .models import Agent, AuditEntry, FleetSettings, Share
@@ -24,6 +24,11 @@ def agents_visible_to(principal: Principal, queryset: QuerySet[Agent] | None = N
 def fleet_settings() -> FleetSettings:
     """The row of fleet-wide settings; where it is missing, as it would be made."""
     return FleetSettings.objects.first() or first_fleet_settings()
+
+
+def fleet_paused() -> Exists:
+    """Whether the whole fleet is paused, as a column of another query."""
+    return Exists(FleetSettings.objects.filter(paused=True))
 
 
 def first_fleet_settings() -> FleetSettings:

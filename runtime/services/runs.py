@@ -29,6 +29,7 @@ from core.db import hand_back, storable
 from core.ids import new_token
 from core.pauses import pause
 from fleet.models import Agent
+from fleet.selectors import fleet_paused
 
 from .. import dispatch
 from ..events import ExecutionFinished, ExecutionStarted
@@ -82,7 +83,7 @@ def run_execution(*, execution_id: uuid.UUID, token: uuid.UUID) -> None:
 def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
     """Start the granted row that carries `token`; None where there is nothing (or nothing any more) to start."""
     granted = Execution.objects.filter(pk=execution_id, slot_token=token, status=Status.RUNNING, started_at=None, agent__deleted_at=None)
-    row = rows.with_submitter(granted).select_related("agent").first()
+    row = rows.with_submitter(granted).annotate(fleet_paused=fleet_paused()).select_related("agent").first()
     if row is None:
         return None
     if leaving.is_set():
@@ -90,6 +91,10 @@ def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
         backlog.note_undispatched(execution_ids=[execution_id])
         return None
     lease = _lease_of(row)
+    if row.agent.paused or row.fleet_paused:
+        # Granted before the pause, and perhaps long ago: it takes its place in line again, and begins after the pause.
+        _put_back(lease, agent_id=row.agent_id)
+        return None
     if (reason := unfit(row)) is not None:
         if _failed_unfit(row, token=token, reason=reason):
             dispatch.start(_freed(agent_id=row.agent_id, lease=lease))
@@ -101,9 +106,15 @@ def begin_run(*, execution_id: uuid.UUID, token: uuid.UUID) -> Begun | None:
         case RenewOutcome.OK if backlog.start(execution_id=execution_id, token=token):
             events.publish(ExecutionStarted(execution_id=execution_id, agent=lease.agent))
             return Begun(lease=lease, row=row, agent=row.agent, renewed_at=renewed_at)
-        case RenewOutcome.REFUSED if backlog.undo_claim(execution_id=execution_id, token=token):
-            dispatch.start(_admissions(lambda: manager.withdraw(agent_id=row.agent_id, lease=lease)))
+        case RenewOutcome.REFUSED:
+            _put_back(lease, agent_id=row.agent_id)
     return None
+
+
+def _put_back(lease: Lease, *, agent_id: int) -> None:
+    """Put a granted row back in its place in line, unless it was started, and free its slot."""
+    if backlog.undo_claim(execution_id=lease.execution_id, token=lease.token):
+        dispatch.start(_admissions(lambda: manager.withdraw(agent_id=agent_id, lease=lease)))
 
 
 def _failed_unfit(row: Execution, *, token: uuid.UUID, reason: Unfit) -> bool:

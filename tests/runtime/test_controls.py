@@ -108,6 +108,27 @@ def test_a_paused_fleet_starts_nothing_new_of_any_agent(
     assert AuditEntry.objects.filter(agent=None, action="fleet_paused").count() == 2
 
 
+@pytest.mark.parametrize("whom", ["agents/{name}", "fleet"])
+def test_what_was_granted_before_a_pause_and_has_not_begun_begins_after_it(
+    do: Any, post_task: Post, single: Agent, owner: User, whom: str
+) -> None:
+    User.objects.filter(pk=owner.pk).update(is_superuser=True)
+    owner.refresh_from_db()
+    where = whom.format(name=single.name)
+    first, second = (post_task("m", to=single).json()["execution_id"] for _ in range(2))
+    granted = Execution.objects.get(pk=first)
+    assert granted.slot_token is not None
+    assert do(f"{where}/pause/").status_code == 200
+    assert runs.begin_run(execution_id=granted.pk, token=granted.slot_token) is None
+    assert statuses(single) == ["queued", "queued"]
+    assert slots.state(single.name).holders == []
+
+    assert do(f"{where}/resume/").status_code == 200
+    assert [str(row.pk) for row in Execution.objects.filter(status=Status.RUNNING)] == [first]
+    assert begin(first).row.message == "m"
+    assert Execution.objects.get(pk=second).status == Status.QUEUED
+
+
 def test_a_pause_is_told_wherever_load_is_read(do: Any, api: Api, owner: User, post_task: Post, single: Agent, valkey: redis.Redis) -> None:
     post_task(to=single)
     waiting = post_task(to=single).json()["execution_id"]
