@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, F, FloatField, Func, JSONField, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce, Now
+from django.db.models import Count, F, FloatField, Func, JSONField, OuterRef, Q, QuerySet, Subquery, Value, Window
+from django.db.models.functions import Coalesce, Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
 from fleet.models import Agent
 
-from .models import Execution, Status
+from .models import LINE, Execution, Status
 from .selectors import unfinished_of_session
 
 #: Of each agent; enough to tell a spread.
@@ -74,6 +74,28 @@ def known_of(agent_ids: Iterable[int]) -> dict[int, Known]:
     agents = Agent.objects.filter(pk__in=set(agent_ids)).order_by()
     read = agents.values_list("pk", _Listed(last_runs(mine)), _Listed(_ages(mine)), Coalesce(Subquery(waiting), Value(0)))
     return {pk: Known(runs=runs, ages=[age or 0.0 for age in ages], startable=startable) for pk, runs, ages, startable in read}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A row's 1-based place in its agent's line, and its place if those before it that wait for their sessions stay behind."""
+
+    position: int
+    ready: int
+
+
+def places_of(rows: Iterable[Execution]) -> dict[uuid.UUID, Place]:
+    """`{id: Place}` of those of the rows that wait in line, by one query however many they are."""
+    waiting = [row for row in rows if row.status == Status.QUEUED]
+    if not waiting:
+        return {}
+    line = Execution.objects.filter(agent_id__in={row.agent_id for row in waiting}, status=Status.QUEUED).order_by()
+    position = Window(RowNumber(), partition_by="agent_id", order_by=LINE)
+    ready = Window(Count("pk", filter=Q(startable=True)), partition_by="agent_id", order_by=LINE)
+    # As alternatives, or the ids would be applied before the rows are numbered.
+    wanted = Q(pk__in=[row.pk for row in waiting]) | Q(position__lt=1)
+    read = line.annotate(position=position, ready=ready).filter(wanted).values_list("pk", "position", "ready", "startable")
+    return {pk: Place(position=at, ready=max(1, before if startable else before + 1)) for pk, at, before, startable in read}
 
 
 @dataclass(frozen=True, kw_only=True)

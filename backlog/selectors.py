@@ -1,13 +1,12 @@
 """Reads of execution rows."""
 
 import uuid
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet, Window
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.expressions import Exists, OuterRef, Subquery
-from django.db.models.functions import JSONObject, Left, Now, RowNumber
+from django.db.models.functions import JSONObject, Left, Now
 
 from fleet.models import Agent, FleetSettings
 from fleet.principals import Submitter
@@ -70,24 +69,6 @@ def depths(agent_ids: list[int]) -> dict[int, int]:
 def position_of(row: Execution) -> int | None:
     """The row's 1-based place in its agent's line; None when it doesn't wait."""
     return None if row.status != Status.QUEUED else ahead_of(row).count() + 1
-
-
-def positions_of(rows: Iterable[Execution]) -> dict[uuid.UUID, int]:
-    """`{id: 1-based place in its agent's line}` of those that wait, by one query however many they are."""
-    waiting = [row for row in rows if row.status == Status.QUEUED]
-    if not waiting:
-        return {}
-    line = Execution.objects.filter(agent_id__in={row.agent_id for row in waiting}, status=Status.QUEUED).order_by()
-    place = Window(RowNumber(), partition_by="agent_id", order_by=LINE)
-    # As alternatives, or the ids would be applied before the rows are numbered.
-    wanted = Q(pk__in=[row.pk for row in waiting]) | Q(place__lt=1)
-    return dict(line.annotate(place=place).filter(wanted).values_list("pk", "place"))
-
-
-def holders(agent_ids: Iterable[int]) -> dict[int, int]:
-    """How many rows of each agent hold a slot; agents with none are left out."""
-    rows = Execution.objects.filter(agent_id__in=agent_ids, slot_token__isnull=False).order_by()
-    return dict(rows.values_list("agent_id").annotate(queued=Count("*")))
 
 
 def ahead_of(row: Execution) -> QuerySet[Execution]:

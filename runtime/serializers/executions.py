@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backlog.models import Execution, ExecutionEvent, Status, Trigger
@@ -25,6 +26,13 @@ class UsageOut(serializers.Serializer):
     cost_usd = serializers.FloatField(allow_null=True)
 
 
+class StartRangeOut(serializers.Serializer):
+    """When an execution should start, as things stand."""
+
+    earliest = serializers.DateTimeField()
+    latest = serializers.DateTimeField()
+
+
 class InLine:
     """The fields that say where an execution stands in line: read from the `standings` in the context."""
 
@@ -37,6 +45,12 @@ class InLine:
     def get_waiting_for(self, row: Execution) -> WaitingFor | None:
         """Null for one whose work has begun or ended."""
         return self._standing(row).waiting_for
+
+    @extend_schema_field(StartRangeOut(allow_null=True))
+    def get_estimated_start(self, row: Execution) -> dict[str, Any] | None:
+        """From the agent's last runs; null where too few are known, or what it waits for can't be foreseen."""
+        expected = self._standing(row).estimated_start
+        return None if expected is None else dict(StartRangeOut(expected).data)
 
     def _standing(self, row: Execution) -> Standing:
         standing: Standing = self.context["standings"][row.pk]
@@ -63,6 +77,7 @@ class ExecutionOut(InLine, serializers.Serializer):
     slot_number = serializers.IntegerField(allow_null=True)
     queue_position = serializers.SerializerMethodField()
     waiting_for = serializers.SerializerMethodField()
+    estimated_start = serializers.SerializerMethodField()
     created_at = serializers.DateTimeField()
     queued_at = serializers.DateTimeField()
     dispatched_at = serializers.DateTimeField(allow_null=True)
@@ -108,6 +123,7 @@ class QueuedOut(InLine, serializers.Serializer):
     message_preview = serializers.SerializerMethodField()
     triggered_by = serializers.ChoiceField(choices=Trigger.choices)
     waiting_for = serializers.SerializerMethodField()
+    estimated_start = serializers.SerializerMethodField()
 
     def get_message_preview(self, row: Execution) -> str:
         """The message's beginning."""

@@ -94,7 +94,8 @@ def test_only_the_last_runs_count_and_neither_those_in_line_nor_those_that_never
     busy = make_agent(limit=1)
     remember_runs(busy, [500.0] * 60, ended_ago=timedelta(days=1))
     remember_runs(busy, [20.0] * 50)
-    Execution.objects.create(agent=busy, agent_name=busy.name, status=Status.FAILED, message="m", timeout_seconds=60, completed_at=timezone.now())
+    never = {"message": "m", "timeout_seconds": 60, "completed_at": timezone.now()}
+    Execution.objects.create(agent=busy, agent_name=busy.name, status=Status.FAILED, **never)
     begin(post_task(to=busy), seconds_ago=10)
     assert fits(post_task(to=busy, on_full="reject"), 10)
 

@@ -15,8 +15,8 @@ from fleet.models import FleetSettings, Session, Share
 
 FIELDS = [
     "id", "agent_name", "status", "error_code", "error", "message", "response", "triggered_by", "source", "session_id", "priority",
-    "metadata", "retry_of", "continues", "slot_number", "queue_position", "waiting_for", "created_at", "queued_at", "dispatched_at",
-    "started_at", "completed_at", "cancel_requested_at", "duration_ms", "timeout_seconds", "usage",
+    "metadata", "retry_of", "continues", "slot_number", "queue_position", "waiting_for", "estimated_start", "created_at", "queued_at",
+    "dispatched_at", "started_at", "completed_at", "cancel_requested_at", "duration_ms", "timeout_seconds", "usage",
 ]  # fmt: skip
 
 
