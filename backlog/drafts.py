@@ -2,7 +2,6 @@
 
 import uuid
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .models import Trigger
@@ -42,7 +41,11 @@ class Draft:
     front: bool = False
     retry_of_id: uuid.UUID | None = None
     continues_id: uuid.UUID | None = None
-    seen_at: datetime | None = None
+    public_link_id: int | None = None
+    #: It waits only while its caller is seen to (`presence`).
+    attended: bool = False
+    #: `session_id` is a session that is made with the row, as the submitter's.
+    opens_session: bool = False
     idempotency: IdempotencyRequest | None = None
 
 

@@ -18,5 +18,11 @@ class BacklogFull(CapacityFull):
     code = "backlog_full"
 
 
+class QueueFull(CapacityFull):
+    """Agent '{agent}' has {waiting} conversations waiting. Try again later."""
+
+    code = "queue_full"
+
+
 class KeyTaken(Exception):
     """The idempotency key, or the id itself, was inserted by another request first; its execution answers."""

@@ -13,13 +13,14 @@ from fleet.principals import Submitter
 
 from .drafts import Draft, IdempotencyRequest
 from .models import LINE, TERMINAL, Execution, IdempotencyKey, Status
+from .presence import attended
 
 PREVIEW_CHARACTERS = 100
 
 
 def startable(agent_id: int) -> QuerySet[Execution]:
     """The agent's rows that could start now but for a slot, first in line first."""
-    return Execution.objects.filter(agent_id=agent_id, status=Status.QUEUED, startable=True).order_by(*LINE)
+    return Execution.objects.filter(attended(), agent_id=agent_id, status=Status.QUEUED, startable=True).order_by(*LINE)
 
 
 def next_in_place(agent_id: int) -> QuerySet[Execution]:
@@ -39,7 +40,7 @@ def queue_of(agent_id: int) -> QuerySet[Execution]:
 
 def with_head(agents: QuerySet[Agent]) -> QuerySet[Agent]:
     """The agents, each with `head`: `{id, timeout_seconds, preview, session_id}` of its first startable row, or None."""
-    row = Execution.objects.filter(agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True).order_by(*LINE)
+    row = Execution.objects.filter(attended(), agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True).order_by(*LINE)
     head = row.values(
         head=JSONObject(id="id", timeout_seconds="timeout_seconds", preview=Left("message", PREVIEW_CHARACTERS), session_id="session_id")
     )
@@ -48,7 +49,7 @@ def with_head(agents: QuerySet[Agent]) -> QuerySet[Agent]:
 
 def agents_waiting() -> QuerySet[Agent]:
     """Living agents with startable rows that are not paused."""
-    rows = Execution.objects.filter(agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True)
+    rows = Execution.objects.filter(attended(), agent_id=OuterRef("pk"), status=Status.QUEUED, startable=True)
     return Agent.objects.filter(Exists(rows), deleted_at=None, paused=False)
 
 

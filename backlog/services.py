@@ -14,11 +14,11 @@ from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Valu
 from django.db.models.functions import Now
 
 from fleet.errors import AgentNotFound
-from fleet.models import Agent
+from fleet.models import Agent, Session
 
-from . import selectors
+from . import presence, selectors
 from .drafts import Draft, Queued
-from .errors import BacklogFull, KeyTaken
+from .errors import BacklogFull, CapacityFull, KeyTaken, QueueFull
 from .models import Execution, IdempotencyKey, Status
 
 
@@ -46,7 +46,7 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
     row.dispatches = 1
     try:
         with transaction.atomic():
-            if draft.session_id is not None and _is_taken(agent=agent, session_id=draft.session_id):
+            if _session_is_taken(agent=agent, draft=draft):
                 return None
             _save(row=row, draft=draft)
     except IntegrityError as error:
@@ -58,17 +58,19 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
     return row
 
 
-def _is_taken(*, agent: Agent, session_id: uuid.UUID) -> bool:
+def _session_is_taken(*, agent: Agent, draft: Draft) -> bool:
     """Whether a row of the session came meanwhile. Under the agent's row, where enqueue decides which of them may start."""
+    if draft.session_id is None or draft.opens_session:
+        return False
     Agent.objects.select_for_update(no_key=True).values_list("pk").get(pk=agent.pk)
-    return selectors.unfinished_of_session(session_id).exists()
+    return selectors.unfinished_of_session(draft.session_id).exists()
 
 
 def enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool = False) -> Queued:
     """Put a draft in line: depth check and insert in one transaction under the agent's row.
 
-    Raises `BacklogFull` at the depth, `KeyTaken` where its id or its idempotency key exists already, `AgentNotFound` where the
-    agent was deleted meanwhile.
+    Raises `QueueFull` where too many turns wait, `BacklogFull` at the depth, `KeyTaken` where its id or its idempotency key
+    exists already, `AgentNotFound` where the agent was deleted meanwhile.
     """
     try:
         return _enqueue(agent=agent, draft=draft, limit=limit, exceed_depth=exceed_depth)
@@ -85,17 +87,23 @@ def _enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool) -> Q
         if held.deleted_at is not None:
             raise AgentNotFound
         line = _line_seen_by(agent=agent, draft=draft)
-        if line["depth"] >= held.max_backlog_depth and not exceed_depth:
+        refusal = None if exceed_depth else _refusal(held, name=agent.name, draft=draft, limit=limit, depth=line["depth"])
+        if refusal is not None:
             if selectors.key_taken(agent=agent, draft=draft):
                 raise KeyTaken
-            raise BacklogFull(
-                agent=agent.name, limit=limit, depth=line["depth"],
-                max_parallel_tasks=limit, queued=line["depth"], max_backlog_depth=held.max_backlog_depth,
-            )  # fmt: skip
+            raise refusal
         row = _row(agent=agent, draft=draft, status=Status.QUEUED)
         row.startable = draft.session_id is None or not selectors.unfinished_of_session(draft.session_id).exists()
         _save(row=row, draft=draft)
     return Queued(execution_id=row.id, position=line["ahead"] + 1)
+
+
+def _refusal(held: Agent, *, name: str, draft: Draft, limit: int, depth: int) -> CapacityFull | None:
+    """Why the line doesn't take the draft; None where it does."""
+    load = {"max_parallel_tasks": limit, "queued": depth, "max_backlog_depth": held.max_backlog_depth}
+    if draft.attended and (waiting := presence.waiting_turns(held.pk).count()) >= presence.MOST_WAITING:
+        return QueueFull(agent=name, waiting=waiting, **load)
+    return BacklogFull(agent=name, limit=limit, depth=depth, **load) if depth >= held.max_backlog_depth else None
 
 
 def _line_seen_by(*, agent: Agent, draft: Draft) -> dict[str, int]:
@@ -107,17 +115,26 @@ def _line_seen_by(*, agent: Agent, draft: Draft) -> dict[str, int]:
 
 
 def _row(*, agent: Agent, draft: Draft, status: Status) -> Execution:
-    columns = {name: value for name, value in vars(draft).items() if name != "idempotency"}
-    return Execution(agent=agent, agent_name=agent.name, status=status, **columns)
+    columns = {name: value for name, value in vars(draft).items() if name not in _NO_COLUMNS}
+    return Execution(agent=agent, agent_name=agent.name, status=status, seen_at=Now() if draft.attended else None, **columns)
+
+
+_NO_COLUMNS = ("idempotency", "attended", "opens_session")
 
 
 def _save(*, row: Execution, draft: Draft) -> None:
-    """Insert the row, and its idempotency key with it."""
+    """Insert the row, and with it its idempotency key and the session that it opens."""
+    if draft.opens_session:
+        Session.objects.create(pk=row.session_id, agent_id=row.agent_id, owner_id=row.submitted_by_id, title=_title_of(draft.message))
     row.save(force_insert=True)
     if (asked := draft.idempotency) is not None:
         IdempotencyKey.objects.create(
             caller=asked.caller, agent_id=row.agent_id, key=asked.key, body_digest=asked.body_digest, execution_id=row.pk
         )
+
+
+def _title_of(message: str) -> str:
+    return message.strip().splitlines()[0][: selectors.PREVIEW_CHARACTERS]
 
 
 # -- Queued ⇄ running --------------------------------------------------------------------------------------------------
@@ -148,7 +165,9 @@ def _wait_for_session(execution_id: uuid.UUID) -> None:
 
 
 def _claim(*, execution_id: uuid.UUID, token: uuid.UUID, number: int) -> bool:
-    line = Execution.objects.filter(pk=execution_id, status=Status.QUEUED, startable=True, slot_token=None, cancel_requested_at=None)
+    line = Execution.objects.filter(
+        presence.attended(), pk=execution_id, status=Status.QUEUED, startable=True, slot_token=None, cancel_requested_at=None
+    )
     return (
         line.update(
             status=Status.RUNNING, slot_token=token, slot_number=number or None, granted_at=Now(), dispatched_at=Now(), dispatches=1

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
 
+import structlog
 from django.db import close_old_connections
 
 from .api.problems import problem_response
@@ -20,6 +21,8 @@ from .environ import environ_of
 from .errors import BodyTooLarge
 from .threads import Threads
 from .waiters import Waiters
+
+log = structlog.get_logger(__name__)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -76,12 +79,15 @@ class Hold:
 
     Placed in `request.environ["trinity.hold"]`. The status and body that the view returned are dropped then; its other
     headers (the middleware's among them) are kept where the answer doesn't set its own. A caller that hangs up is
-    forgotten, and `render` isn't called.
+    forgotten: `render` isn't called, but `gone` is, on a thread of the pool, where it is given. `attended`: that they wait is
+    recorded every few seconds (`Waiters`).
     """
 
     key: str
     seconds: float
     render: Render
+    attended: bool = False
+    gone: Callable[[], object] | None = None
 
 
 @dataclass(kw_only=True)
@@ -182,18 +188,28 @@ class Bridge:
             await self._threads.run(_close, response.pieces)
 
     async def _answer_later(self, hold: Hold, kept: RawHeaders, receive: Receive, send: Send) -> None:
-        finished = self._waiters.join(hold.key)
+        finished = self._waiters.join(hold.key, attended=hold.attended)
         gone = asyncio.ensure_future(_hung_up(receive))
         ends: set[asyncio.Future[Any]] = {finished, gone}
         try:
             await asyncio.wait(ends, timeout=hold.seconds, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                return
-            timed_out = not (finished.done() and finished.result())
+            hung_up, timed_out = gone.done(), not (finished.done() and finished.result())
         finally:
             self._waiters.leave(hold.key, finished)
             gone.cancel()
-        await _send_answer(await self._threads.query(_rendered, hold, timed_out), kept, send)
+        if hung_up:
+            await self._tell_gone(hold)
+        else:
+            await _send_answer(await self._threads.query(_rendered, hold, timed_out), kept, send)
+
+    async def _tell_gone(self, hold: Hold) -> None:
+        if hold.gone is None:
+            return
+        try:
+            await self._threads.query(hold.gone)
+        except Exception:
+            # Nobody is left to be answered; that the caller is no longer seen to wait says the same, later.
+            log.exception("hold.gone_failed")
 
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:

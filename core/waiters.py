@@ -9,12 +9,14 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TypeVar
 
 from django.db import DatabaseError
 
 from .threads import Threads
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 REMEMBER_SECONDS = 60
 POLL_SECONDS = 5
@@ -27,10 +29,14 @@ KEYS_PER_QUERY = 500
 class Waiters:
     """The futures of held calls by key. Everything but `finished` runs on the event loop."""
 
-    def __init__(self, *, threads: Threads, finished: Callable[[set[str]], set[str]]) -> None:
-        """`finished` is a query: which of these keys are finished."""
+    def __init__(
+        self, *, threads: Threads, finished: Callable[[set[str]], set[str]], seen: Callable[[set[str]], object] | None = None
+    ) -> None:
+        """`finished` is a query: which of these keys are finished. `seen` records that callers wait for these attended keys."""
         self._threads = threads
         self._finished = finished
+        self._seen = seen
+        self._attended: dict[asyncio.Future[bool], str] = {}
         self._waiting: dict[str, set[asyncio.Future[bool]]] = {}
         self._recent: OrderedDict[str, float] = OrderedDict()
         self._new: set[str] = set()
@@ -40,8 +46,11 @@ class Waiters:
     def __len__(self) -> int:
         return sum(len(futures) for futures in self._waiting.values())
 
-    def join(self, key: str) -> asyncio.Future[bool]:
-        """A future: True once `key` is finished, False when its caller must go. Hand it back to `leave`."""
+    def join(self, key: str, *, attended: bool = False) -> asyncio.Future[bool]:
+        """A future: True once `key` is finished, False when its caller must go. Hand it back to `leave`.
+
+        `attended`: it matters that somebody waits; that is recorded every few seconds until then.
+        """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self._leaving:
             future.set_result(False)
@@ -50,10 +59,13 @@ class Waiters:
         else:
             self._waiting.setdefault(key, set()).add(future)
             self._look_soon(key)
+            if attended:
+                self._attended[future] = key
         return future
 
     def leave(self, key: str, future: asyncio.Future[bool]) -> None:
         """Forget `future`."""
+        self._attended.pop(future, None)
         futures = self._waiting.get(key)
         if futures is not None:
             futures.discard(future)
@@ -82,22 +94,33 @@ class Waiters:
             self._look_soon(key)
 
     async def poll(self) -> None:
-        """Ask for ever, every few seconds, which of the held keys are finished."""
+        """For ever, every few seconds: say which keys are attended, and ask which of the held ones are finished."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
+            await self.attend()
             await self.look()
+
+    async def attend(self) -> None:
+        """Record that callers wait for their attended keys."""
+        keys = list({key for future, key in self._attended.items() if not future.done()})
+        for start in range(0, len(keys) if self._seen else 0, KEYS_PER_QUERY):
+            await self._asked(self._seen, set(keys[start : start + KEYS_PER_QUERY]))
 
     async def look(self, keys: set[str] | None = None) -> None:
         """Ask once, for `keys` or all that are held."""
         wanted = [key for key in (self._waiting if keys is None else keys) if key in self._waiting]
         for start in range(0, len(wanted), KEYS_PER_QUERY):
-            try:
-                finished = await self._threads.query(self._finished, set(wanted[start : start + KEYS_PER_QUERY]))
-            except DatabaseError:
-                log.warning("waiters.query_failed", exc_info=True)
-                return
-            for key in finished:
+            finished = await self._asked(self._finished, set(wanted[start : start + KEYS_PER_QUERY]))
+            for key in finished or ():
                 self._settle(key, True)
+
+    async def _asked(self, query: Callable[[set[str]], T], keys: set[str]) -> T | None:
+        """The query's answer; None where the database gave none: it is asked again soon."""
+        try:
+            return await self._threads.query(query, keys)
+        except DatabaseError:
+            log.warning("waiters.query_failed", exc_info=True)
+            return None
 
     def _look_soon(self, key: str) -> None:
         self._new.add(key)

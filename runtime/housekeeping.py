@@ -37,6 +37,7 @@ def sweep() -> None:
     dispatch.start(manager.rebuild())
     repair.repair_lost()
     repair.expire_waiting()
+    repair.cancel_forsaken()
     agents.finish_deletions()
     dispatch.start(manager.drain_all())
     repair.dispatch_again()

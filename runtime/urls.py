@@ -2,7 +2,7 @@
 
 from core.urls import both
 
-from .views import agents, capacity, controls, executions, tasks
+from .views import agents, capacity, chat, controls, executions, schedules, tasks
 
 app_name = "runtime"
 urlpatterns = [
@@ -17,6 +17,7 @@ urlpatterns = [
     *both("fleet/pause/", controls.FleetPauseView.as_view(), name="fleet-pause"),
     *both("fleet/resume/", controls.FleetResumeView.as_view(), name="fleet-resume"),
     *both("agents/<str:name>/task", tasks.TaskView.as_view(), name="task-submit"),
+    *both("agents/<str:name>/chat", chat.ChatView.as_view(), name="chat-turn"),
     *both("agents/<str:name>/queue/", executions.QueueView.as_view(), name="queue-detail"),
     *both("agents/<str:name>/executions/", executions.AgentExecutionListView.as_view(), name="agent-execution-list"),
     *both("agents/<str:name>/executions/<uuid:execution_id>/", executions.AgentExecutionView.as_view(), name="agent-execution-detail"),

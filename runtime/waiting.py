@@ -72,12 +72,17 @@ class StateOfExecution:
         return Answer.json(200, rendered(execution(self.execution_id)))
 
 
-def when_finished(request: Request, *, execution_id: uuid.UUID, seconds: float, render: Render) -> HttpResponse:
-    """`render`'s answer once the execution has ended or after `seconds`; at once where no server holds the call."""
+def when_finished(
+    request: Request, *, execution_id: uuid.UUID, seconds: float, render: Render, gone: Callable[[], object] | None = None
+) -> HttpResponse:
+    """`render`'s answer once the execution has ended or after `seconds`; at once where no server holds the call.
+
+    With `gone` the execution waits only while its caller does: that they do is recorded, and `gone` called when they hang up.
+    """
     # Django's META is the server's own dictionary.
     environ = request.META
     if environ.get(HOLDS):
-        environ[HOLD] = Hold(key=str(execution_id), seconds=seconds, render=render)
+        environ[HOLD] = Hold(key=str(execution_id), seconds=seconds, render=render, attended=gone is not None, gone=gone)
         return HttpResponse()
     return sent(render(timed_out=True))
 

@@ -14,6 +14,7 @@ wsgi = get_wsgi_application()
 from channels.routing import ProtocolTypeRouter
 from django.conf import settings
 
+from backlog import presence
 from backlog import selectors as backlog
 from capacity import keys
 from core import events
@@ -32,6 +33,11 @@ from runtime.events import ExecutionFinished
 def finished(execution_ids: set[str]) -> set[str]:
     """Which of the executions that calls are held for have ended."""
     return {str(execution_id) for execution_id in backlog.finished([UUID(text) for text in execution_ids])}
+
+
+def seen(execution_ids: set[str]) -> None:
+    """Record that callers wait for these executions, which wait only as long as they do."""
+    presence.note_seen(UUID(text) for text in execution_ids)
 
 
 def hear(data: bytes) -> None:
@@ -56,7 +62,7 @@ async def running() -> AsyncIterator[None]:
 
 
 threads = Threads(size=conf.web_threads, name="web")
-waiters = Waiters(threads=threads, finished=finished)
+waiters = Waiters(threads=threads, finished=finished, seen=seen)
 relay = Relay()
 subscriber = Subscriber(url=settings.REDIS_URL, handlers={events.CHANNEL: hear, keys.hints(): relay.hint}, on_return=doubt)
 

@@ -14,7 +14,7 @@ from ..standing import Standing, WaitingFor
 class SourceOut(serializers.Serializer):
     """Who submitted an execution."""
 
-    kind = serializers.ChoiceField(choices=["user", "agent", "system"])
+    kind = serializers.ChoiceField(choices=["user", "agent", "system", "public"])
     name = serializers.CharField()
 
 

@@ -10,7 +10,6 @@ from backlog import services as backlog
 from backlog.drafts import Draft, IdempotencyRequest, Overflow, Queued
 from backlog.errors import CapacityFull, KeyTaken
 from backlog.models import Execution, Trigger
-from capacity.errors import FleetAtCapacity
 from capacity.gate import Gate, gate_of, gated
 from capacity.manager import CapacityManager, Reject
 from capacity.refusals import measured
@@ -20,11 +19,12 @@ from core.errors import Invalid
 from core.ids import new_id
 from fleet import access
 from fleet.models import Agent, OnFull, Session
-from fleet.principals import Principal
+from fleet.principals import Principal, PrincipalKind, Source
 
 from .. import dispatch
 from ..errors import ExecutionIdTaken, IdempotencyMismatch, SessionClosed, SessionNotFound
 from ..events import ExecutionQueued
+from .overflows import QueueAttended, QueuePersistent
 
 manager = CapacityManager()
 
@@ -49,6 +49,10 @@ class TaskRequest:
     triggered_by: Trigger = Trigger.MANUAL
     idempotency: IdempotencyRequest | None = None
     execution_id: uuid.UUID | None = None
+    #: `session_id` is new: the session is made with the execution.
+    opens_session: bool = False
+    #: It waits in line only while its caller is seen to.
+    attended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +69,26 @@ class Submitted:
     replayed: bool = False
 
 
-class QueuePersistent:
-    """Overflow policy: wait in the durable line, up to the agent's depth, unless the fleet is what is full and its setting refuses."""
+@dataclass(frozen=True, kw_only=True)
+class Sender:
+    """On whose behalf a task is submitted: what is kept of them with the execution."""
 
-    def __init__(self, *, gate: Gate) -> None:
-        self.gate = gate
+    source: Source
+    user_id: int | None = None
+    key_id: int | None = None
+    public_link_id: int | None = None
+    #: A `system` key's run may take longer than the agent's own limit.
+    is_system: bool = False
 
-    def __call__(self, *, agent: Agent, draft: Draft, full: Exception) -> Queued:
-        """Put the draft in line, or raise `BacklogFull` or `FleetAtCapacity`."""
-        if isinstance(full, FleetAtCapacity) and self.gate.fleet_on_full == OnFull.REJECT:
-            raise full
-        return backlog.enqueue(agent=agent, draft=draft, limit=self.gate.limit)
+    @classmethod
+    def of(cls, principal: Principal) -> "Sender":
+        """A signed-in caller."""
+        return cls(
+            source=principal.source,
+            user_id=principal.user.pk,
+            key_id=principal.key.pk if principal.key else None,
+            is_system=principal.kind is PrincipalKind.SYSTEM,
+        )
 
 
 def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Submitted:
@@ -86,10 +99,15 @@ def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Sub
     """
     agents = rows.with_key_known(gated(Agent.objects.all()), asked=request.idempotency)
     agent = access.agent_for(principal=principal, name=name, verb="submit", queryset=agents)
+    return submit_as(sender=Sender.of(principal), agent=agent, request=request)
+
+
+def submit_as(*, sender: Sender, agent: Agent, request: TaskRequest) -> Submitted:
+    """`submit_task` for a sender who may, to an agent read through `gated` and `with_key_known`."""
     asked_before = rows.key_known(agent) or request.execution_id is not None
     if asked_before and (replay := _replay(agent=agent, request=request)) is not None:
         return replay
-    draft = _draft(principal=principal, agent=agent, request=request)
+    draft = _draft(sender=sender, agent=agent, request=request)
     try:
         return _admit(agent=agent, draft=draft, on_full=request.on_full)
     except KeyTaken:
@@ -103,8 +121,7 @@ def submit_task(*, principal: Principal, name: str, request: TaskRequest) -> Sub
 
 def _admit(*, agent: Agent, draft: Draft, on_full: OnFull) -> Submitted:
     gate = gate_of(agent)
-    overflow: Overflow = Reject() if on_full == OnFull.REJECT else QueuePersistent(gate=gate)
-    acquired = manager.acquire(agent=agent, draft=draft, overflow=overflow)
+    acquired = manager.acquire(agent=agent, draft=draft, overflow=_overflow(draft, on_full=on_full, gate=gate))
     dispatch.start(acquired.admissions)
     submitted = Submitted(execution_id=draft.id, agent=agent, timeout_seconds=draft.timeout_seconds)
     if not isinstance(acquired.outcome, Queued):
@@ -115,23 +132,33 @@ def _admit(*, agent: Agent, draft: Draft, on_full: OnFull) -> Submitted:
     return replace(submitted, queue_position=acquired.outcome.position)
 
 
-def _draft(*, principal: Principal, agent: Agent, request: TaskRequest) -> Draft:
+def _overflow(draft: Draft, *, on_full: OnFull, gate: Gate) -> Overflow:
+    if on_full == OnFull.REJECT:
+        return Reject()
+    return QueueAttended(gate=gate) if draft.attended else QueuePersistent(gate=gate)
+
+
+def _draft(*, sender: Sender, agent: Agent, request: TaskRequest) -> Draft:
     timeout = request.timeout_seconds or agent.execution_timeout_seconds
-    may_exceed = principal.kind == "system" or request.triggered_by == Trigger.SCHEDULE
+    may_exceed = sender.is_system or request.triggered_by == Trigger.SCHEDULE
     if timeout > agent.execution_timeout_seconds and not may_exceed:
         sentence = f"timeout_seconds must be an integer between 1 and {agent.execution_timeout_seconds}"
         raise Invalid(sentence, pointer="/timeout_seconds")
-    _check_session(agent=agent, session_id=request.session_id)
+    if not request.opens_session:
+        _check_session(agent=agent, session_id=request.session_id, sender=sender)
     return Draft(
         id=request.execution_id or new_id(),
         message=request.message,
         timeout_seconds=timeout,
         triggered_by=request.triggered_by,
-        source_kind=principal.source.kind,
-        source_name=principal.source.name,
-        submitted_by_id=principal.user.pk,
-        submitted_key_id=principal.key.pk if principal.key else None,
+        source_kind=sender.source.kind,
+        source_name=sender.source.name,
+        submitted_by_id=sender.user_id,
+        submitted_key_id=sender.key_id,
+        public_link_id=sender.public_link_id,
         session_id=request.session_id,
+        opens_session=request.opens_session,
+        attended=request.attended,
         model=request.model,
         system_prompt=request.system_prompt,
         allowed_tools=request.allowed_tools,
@@ -142,11 +169,12 @@ def _draft(*, principal: Principal, agent: Agent, request: TaskRequest) -> Draft
     )
 
 
-def _check_session(*, agent: Agent, session_id: uuid.UUID | None) -> None:
+def _check_session(*, agent: Agent, session_id: uuid.UUID | None, sender: Sender) -> None:
+    """Raise unless it is an open session of the agent and of the sender: whoever speaks in it uses its context and its approvals."""
     if session_id is None:
         return
-    session = Session.objects.filter(pk=session_id, agent=agent).only("state").first()
-    if session is None:
+    session = Session.objects.filter(pk=session_id, agent=agent).only("state", "owner_id").first()
+    if session is None or (session.owner_id != sender.user_id and not sender.is_system):
         raise SessionNotFound
     if session.state == Session.State.CLOSED:
         raise SessionClosed(session_id=session_id)

@@ -54,12 +54,16 @@ def _seconds(text: str) -> int | None:
     return int(text) if plain and 1 <= int(text) <= LONGEST_WAIT_SECONDS else None
 
 
-def idempotency_of(request: Request, *, principal: Principal) -> IdempotencyRequest | None:
-    """The caller's key with the digest of the body as sent; raises `IdempotencyMalformed`."""
+def idempotency_of(request: Request, *, principal: Principal, kind: str = "") -> IdempotencyRequest | None:
+    """The caller's key with the digest of the body as sent; raises `IdempotencyMalformed`.
+
+    `kind`: what is asked for, where it isn't a task: the same body means something else there.
+    """
     header = request.headers.get("Idempotency-Key")
     if header is None:
         return None
-    return IdempotencyRequest(caller=principal.caller, key=_key(header), body_digest=_digest(request.data))
+    said = {kind: request.data} if kind else request.data
+    return IdempotencyRequest(caller=principal.caller, key=_key(header), body_digest=_digest(said))
 
 
 def _key(header: str) -> str:

@@ -36,7 +36,7 @@ class TaskView(api.ApiView):
         manner = manner_of(request, async_mode=body.pop("async_mode", None))
         task = _task(request, principal=self.principal, body=body, at_once=manner.at_once)
         submitted = submit.submit_task(principal=self.principal, name=name, request=task)
-        return _answer(request, submitted=submitted, manner=manner)
+        return answer_to(request, submitted=submitted, manner=manner)
 
 
 def _task(request: Request, *, principal: Principal, body: dict[str, Any], at_once: bool) -> TaskRequest:
@@ -49,7 +49,8 @@ def _task(request: Request, *, principal: Principal, body: dict[str, Any], at_on
     )
 
 
-def _answer(request: Request, *, submitted: Submitted, manner: Manner) -> HttpResponse:
+def answer_to(request: Request, *, submitted: Submitted, manner: Manner) -> HttpResponse:
+    """The answer to a submit, in the manner asked for: at once, or when its result is there."""
     headers = _headers(submitted, manner)
     if manner.at_once:
         return waiting.sent(_accepted(submitted, position=submitted.queue_position, headers=headers))

@@ -42,6 +42,7 @@ SHOWN_BY = {
     "not_found": "core/test_problems.py::test_an_unknown_path_is_a_problem",
     "owner_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
     "person_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
+    "queue_full": "runtime/test_chat.py::test_three_turns_of_an_agent_wait_and_the_fourth_is_refused",
     "session_busy": "runtime/test_submit.py::test_a_busy_session_refuses_a_caller_who_does_not_wait",
     "session_closed": "runtime/test_submit.py::test_sessions_must_be_the_agents_own_and_open",
     "session_not_found": "runtime/test_submit.py::test_sessions_must_be_the_agents_own_and_open",
@@ -69,7 +70,6 @@ LATER = {
     "already_decided": "approvals",
     "phrase_mismatch": "typed confirmations",
     "plan_changed": "plans and their approval",
-    "queue_full": "chat",
 }
 
 

@@ -37,6 +37,8 @@ class Kind(StrEnum):
     DISPATCHED_AGAIN = "dispatched_again"
     #: A row that waited for a run of its session though none is left.
     SESSION_WAITED_FOR_NOBODY = "session_waited_for_nobody"
+    #: A turn of a conversation that waited for a slot though nobody waited for its answer any more: cancelled.
+    CALLER_GONE = "caller_gone"
 
 
 def note(kind: Kind, lease: Lease, **seen: Any) -> None:

@@ -1,12 +1,15 @@
 """Rows in line that wait for nothing any more."""
 
+from backlog import presence
 from backlog import services as backlog
+from backlog.models import Execution
 from capacity.manager import CapacityManager
 from core.conf import conf
 
 from ... import dispatch
+from ..controls import cancel_as_seen
 from .journal import Kind, note_row
-from .steps import ended
+from .steps import each, ended
 
 manager = CapacityManager()
 
@@ -19,6 +22,16 @@ def expire_waiting() -> None:
         ended(row)
     for agent_id in dict.fromkeys(row.agent_id for row in expired):
         dispatch.start(manager.withdraw(agent_id=agent_id, lease=None))
+
+
+def cancel_forsaken() -> None:
+    """Cancel what waited only for a caller who has gone without a word: their web process was killed, or cut off."""
+    each(presence.forsaken().only("status", "agent_id", "agent_name", "session_id"), _cancel_forsaken)
+
+
+def _cancel_forsaken(row: Execution) -> None:
+    if cancel_as_seen(row) is not None:
+        note_row(Kind.CALLER_GONE, execution_id=row.pk, agent=row.agent_name)
 
 
 def repair_sessions() -> None:
