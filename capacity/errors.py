@@ -37,6 +37,11 @@ class FleetAtCapacity(CapacityFull):
 
     members: ClassVar[tuple[str, ...]] = ("execution_id", "running", "max_concurrent_tasks")
 
+    @classmethod
+    def of(cls, gate: "Gate") -> "FleetAtCapacity":
+        """The refusal that fits `gate`, which has a cap."""
+        return cls(limit=gate.fleet_limit, running=gate.fleet_limit, max_concurrent_tasks=gate.fleet_limit)
+
 
 class SessionBusy(CapacityFull):
     """Session {session_id} already has a task in progress"""

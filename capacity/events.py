@@ -14,6 +14,13 @@ class LimitChanged(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CapChanged(Event):
+    """The fleet's cap on held slots is another one; None: there is none."""
+
+    cap: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PauseChanged(Event):
     """An agent, or the fleet (agent ""), is paused or goes on."""
 

@@ -10,15 +10,13 @@ token no row carries, or a row whose slot is gone, and repair knows both.
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import TypeVar
 
 import structlog
 from django.db import Error
-from django.db.models import F, QuerySet, Subquery
-from django.db.models.functions import Now
 
 from backlog import selectors as rows
 from backlog import services as backlog
@@ -27,14 +25,13 @@ from backlog.models import Execution
 from core.conf import conf
 from core.ids import new_token
 from core.pauses import pause
-from fleet.models import Agent, FleetSettings
+from fleet.models import Agent
 
-from . import repairs, slots
+from . import slots, turns
 from .errors import AgentPaused, AtCapacity, FleetAtCapacity, SessionBusy, SlotsUnavailable
 from .gate import Gate, Head, gate_of, look
-from .held import held_rows
-from .keeping import kept
 from .leases import Acquired, Admission, Admitted, FleetHolder, Lease, LostHolder, Phase, RenewOutcome
+from .refilling import refill
 from .slots import ForgetOutcome, HandoverOutcome, ReleaseOutcome, TakeOutcome
 
 log = structlog.get_logger(__name__)
@@ -42,8 +39,6 @@ T = TypeVar("T")
 
 #: How long a caller waits for a rebuild that somebody else carries out.
 REBUILD_PATIENCE_SECONDS = 2.0
-#: Rows written to the gate per call while it is rebuilt.
-REBUILD_CHUNK = 500
 REBUILD_PAUSE_SECONDS = 0.05
 
 
@@ -87,14 +82,28 @@ class CapacityManager:
             return ()
 
     def _refusal_before_asking(self, *, gate: Gate, draft: Draft) -> Exception | None:
-        """No barging: with a startable row in line nobody new takes a slot directly, even if one is free."""
+        """No barging: with a startable row in line nobody new takes a slot directly, even if one is free.
+
+        Under a cap a place is the fleet's, and the line is everybody's who could run but for that place.
+        """
         if gate.paused:
             return AgentPaused(agent=gate.agent.name)
+        if gate.fleet_limit is not None and self._fleet_has_no_place(gate):
+            return FleetAtCapacity.of(gate)
         if gate.head is not None:
             return AtCapacity.of(gate)
         if draft.session_id is not None and rows.unfinished_of_session(draft.session_id).exists():
             return SessionBusy(session_id=draft.session_id)
         return None
+
+    def _fleet_has_no_place(self, gate: Gate) -> bool:
+        def ask() -> bool | None:
+            try:
+                return turns.has_no_place(gate)
+            except SlotsUnavailable:
+                return None  # emptied, or out of reach: the refill tells
+
+        return bool(self._asked(ask, rebuilding=lambda told: told is None))
 
     def _take(self, *, gate: Gate, draft: Draft) -> tuple[Lease | None, Exception | None]:
         lease = Lease(agent=gate.agent.name, execution_id=draft.id, token=new_token(), timeout_seconds=draft.timeout_seconds)
@@ -102,7 +111,7 @@ class CapacityManager:
         if taken.outcome in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
             return _numbered(lease, taken.number), None
         if taken.outcome == TakeOutcome.FULL_FLEET:
-            return None, FleetAtCapacity(limit=gate.fleet_limit, running=gate.fleet_limit, max_concurrent_tasks=gate.fleet_limit)
+            return None, FleetAtCapacity.of(gate)
         return None, AtCapacity.of(gate)
 
     def _slot_for(self, *, gate: Gate, lease: Lease, preview: str, announce: bool = False) -> slots.Taken:
@@ -126,7 +135,7 @@ class CapacityManager:
     def release(self, *, agent_id: int, lease: Lease) -> tuple[Admission, ...]:
         """Free the lease's slot and fill it from the line; a late, double or foreign release frees nothing."""
         freed = self._asked(lambda: slots.release(lease=lease), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
-        return self._freed(agent_id) if freed == ReleaseOutcome.RELEASED else ()
+        return self.drain(agent_id) if freed == ReleaseOutcome.RELEASED else ()
 
     def handover(self, *, gate: Gate, done: Lease, following: Lease, preview: str) -> Lease | None:
         """Move a slot from an ended run to the row claimed for it, with its first lease: nobody sees the slot free.
@@ -154,14 +163,14 @@ class CapacityManager:
         if undone or not rows.carries(execution_id=following.execution_id, token=following.token):
             self._free(following)
         self.touch_agent(agent_id)
-        return self._freed(agent_id)
+        return self.drain(agent_id)
 
     def withdraw(self, *, agent_id: int, lease: Lease | None) -> tuple[Admission, ...]:
         """After a row was cancelled or failed: free its slot if it had one, and let the line move up."""
         if lease is not None:
             self._free(lease)
         self.touch_agent(agent_id)
-        return self._freed(agent_id)
+        return self.drain(agent_id)
 
     def free(self, *, lease: Lease, agent_id: int | None, phase: Phase | None = None) -> tuple[bool, tuple[Admission, ...]]:
         """Free a slot that repair found (only while it is in `phase`), and fill it where its agent is known.
@@ -170,7 +179,7 @@ class CapacityManager:
         """
         freed = self._asked(lambda: slots.release(lease=lease, phase=phase), rebuilding=lambda answer: answer == ReleaseOutcome.REBUILDING)
         known = agent_id or Agent.objects.filter(name=lease.agent, deleted_at=None).values_list("pk", flat=True).first()
-        return freed == ReleaseOutcome.RELEASED, () if known is None else self._freed(known)
+        return freed == ReleaseOutcome.RELEASED, () if known is None else self.drain(known)
 
     def holders(self) -> list[FleetHolder]:
         """Every holder of the fleet; raises `SlotsUnavailable` while the gate must be rebuilt."""
@@ -202,25 +211,31 @@ class CapacityManager:
 
     # -- Drain ---------------------------------------------------------------------------------------------------------
 
-    def drain(self, agent_id: int, *, most: int | None = None, announce: bool = False) -> tuple[Admission, ...]:
-        """Give free slots to the agent's startable rows, first in line first, until there is no slot, no row, or `most` went.
+    def drain(self, agent_id: int, *, announce: bool = False) -> tuple[Admission, ...]:
+        """Give free slots to the agent's startable rows, first in line first, until there is no slot or no row.
 
-        Once something was admitted it raises no more: those rows are to be started, and the sweep does the rest. With
-        `announce` the agent's version is stepped also where nothing was admitted: its line has changed.
+        Under a fleet cap they go to whose turn it is, this agent or another. Once something was admitted it raises no more:
+        those rows are to be started, and the sweep does the rest. With `announce` the agent's version is stepped also where
+        nothing was admitted: its line has changed.
         """
-        admitted: list[Admission] = []
-        try:
-            self._fill(agent_id, admitted, most=most, announce=announce)
-        except (SlotsUnavailable, Error) as error:
-            if not admitted:
-                raise
-            log.warning("drain.cut_short", agent_id=agent_id, admitted=len(admitted), error=str(error))
-        return tuple(admitted)
+        gate = look(agent_id)
+        if (turns.fleet_cap() if gate is None else gate.fleet_limit) is None:
+            return tuple(self._drain_own(agent_id, gate=gate, announce=announce))
+        if announce and gate is not None:
+            slots.step_version([gate.agent.name])
+        return self._drain_in_turn()
 
-    def _fill(self, agent_id: int, admitted: list[Admission], *, most: int | None, announce: bool) -> None:
+    def _drain_own(self, agent_id: int, *, gate: Gate | None, most: int | None = None, announce: bool = False) -> list[Admission]:
+        """What the agent's own line gets, at most `most`; `gate` is the look just taken."""
+        admitted: list[Admission] = []
+        with _cut_short(admitted):
+            self._fill(agent_id, admitted, gate=gate, most=most, announce=announce)
+        return admitted
+
+    def _fill(self, agent_id: int, admitted: list[Admission], *, gate: Gate | None, most: int | None, announce: bool) -> None:
         passed: Counter[uuid.UUID] = Counter()
-        untold, gate = announce, None
-        while len(admitted) != most and (gate := look(agent_id)) is not None and not gate.paused:
+        untold = announce
+        while gate is not None and not gate.paused:
             head = gate.head if gate.head is None or passed[gate.head.id] < 2 else _head_past(agent_id, _passed_over(passed))
             if head is None:
                 break
@@ -230,6 +245,9 @@ class CapacityManager:
             if not goes_on:
                 untold = False
                 break
+            if len(admitted) == most:
+                break
+            gate = look(agent_id)
         if admitted or (untold and gate is not None):
             slots.step_version([admitted[0].lease.agent if gate is None else gate.agent.name])
 
@@ -260,36 +278,32 @@ class CapacityManager:
 
         Under a fleet cap places go round, one at a time, to the agent that was served the longest ago.
         """
+        if turns.fleet_cap() is not None:
+            return self._drain_in_turn()
         admitted: list[Admission] = []
-        try:
-            cap = _fleet_cap()
-            while self._go_round(admitted, cap=cap) and cap is not None:
-                pass
-        except (SlotsUnavailable, Error) as error:
-            if not admitted:
-                raise
-            log.warning("drain.cut_short", admitted=len(admitted), error=str(error))
+        with _cut_short(admitted):
+            for pk, _ in turns.with_room():
+                admitted += self._drain_own(pk, gate=look(pk))
         return tuple(admitted)
 
-    def _go_round(self, admitted: list[Admission], *, cap: int | None) -> bool:
-        """Whether this round over the agents with startable rows has admitted any."""
-        before = len(admitted)
-        waiting = list(_in_turn())
-        counts = slots.states([name for _, name, _, _ in waiting])
-        for pk, name, stored, ceiling in waiting:
-            if counts[name].active >= min(stored, ceiling or 0):
-                continue
-            if cap is not None and slots.fleet_count() >= cap:
-                break
-            served = self.drain(pk, most=None if cap is None else 1)
-            admitted += served
-            if served and cap is not None:
-                Agent.objects.filter(pk=pk).update(served_at=Now())
-        return len(admitted) > before
+    def _drain_in_turn(self) -> tuple[Admission, ...]:
+        admitted: list[Admission] = []
+        with _cut_short(admitted):
+            while self._go_round(admitted):
+                pass
+        return tuple(admitted)
 
-    def _freed(self, agent_id: int) -> tuple[Admission, ...]:
-        """Fill what was freed: from the agent's own line, or, under a fleet cap, from that of the agent whose turn it is."""
-        return self.drain(agent_id) if _fleet_cap() is None else self.drain_all()
+    def _go_round(self, admitted: list[Admission]) -> bool:
+        """Give a place to each agent in turn; whether any was given and another round may give more."""
+        before = len(admitted)
+        for pk, _ in turns.with_room():
+            gate = look(pk)
+            if gate is not None and gate.fleet_limit is not None and slots.fleet_count() >= gate.fleet_limit:
+                return False
+            if served := self._drain_own(pk, gate=gate, most=1):
+                admitted += served
+                turns.note_served(pk)
+        return len(admitted) > before
 
     # -- Leases --------------------------------------------------------------------------------------------------------
 
@@ -329,27 +343,7 @@ class CapacityManager:
         Rows that never started go back in line, every other row with a token gets its slot back. Any number may try at
         once: one nonce wins, and only its holder opens the gate.
         """
-        nonce, began_at = uuid.uuid4(), rows.database_now()
-        if not slots.rebuild_begin(nonce=nonce):
-            return False
-        with kept(nonce):
-            return self._refilled(nonce, began_at=began_at)
-
-    def _refilled(self, nonce: uuid.UUID, *, began_at: datetime) -> bool:
-        # Not what was granted since: a rebuilder that stood still here finds the gate of its successor open.
-        requeued = backlog.undo_all_claims(granted_before=began_at)
-        held = list(held_rows())
-        for start in range(0, len(held), REBUILD_CHUNK):
-            if not slots.rebuild_write(nonce=nonce, holders=held[start : start + REBUILD_CHUNK], lease_seconds=conf.lease_seconds):
-                return False
-        if not slots.rebuild_open(nonce=nonce):
-            return False
-        log.warning("slots.rebuilt", holders=len(held), requeued=requeued)
-        repairs.count("slots_rebuilt")
-        if requeued:
-            repairs.count("put_back_in_line", by=requeued)
-        slots.step_version(list(Agent.objects.filter(deleted_at=None).values_list("name", flat=True)))
-        return True
+        return refill()
 
     def _asked(self, ask: Callable[[], T], *, rebuilding: Callable[[T], bool]) -> T:
         """The gate's answer. While it is empty: fill it, or wait a little for whoever does, then ask again.
@@ -366,19 +360,15 @@ class CapacityManager:
         return answer
 
 
-def _in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:
-    """Id, name, stored limit and ceiling of the agents that may be drained, the one first that was served the longest ago.
-
-    The ceiling is None while the fleet is paused.
-    """
-    ceiling = FleetSettings.objects.filter(pk=1, paused=False).values("max_parallel_tasks_ceiling")
-    waiting = rows.agents_waiting().filter(paused=False).annotate(ceiling=Subquery(ceiling))
-    in_turn = waiting.order_by(F("served_at").asc(nulls_first=True), "pk")
-    return in_turn.values_list("pk", "name", "max_parallel_tasks", "ceiling")
-
-
-def _fleet_cap() -> int | None:
-    return FleetSettings.objects.filter(pk=1).values_list("max_concurrent_tasks", flat=True).first()
+@contextmanager
+def _cut_short(admitted: list[Admission]) -> Iterator[None]:
+    """An error ends the drain; it is raised only where nothing was admitted, for what was is to be started."""
+    try:
+        yield
+    except (SlotsUnavailable, Error) as error:
+        if not admitted:
+            raise
+        log.warning("drain.cut_short", admitted=len(admitted), error=str(error))
 
 
 def _passed_over(passed: Counter[uuid.UUID]) -> set[uuid.UUID]:

@@ -99,7 +99,10 @@ def load_of(gate: Gate, *, now: datetime) -> Load:
 
 
 def limited_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_paused: bool, fleet_count: int) -> str:
-    """The first of `paused, fleet, ceiling, override, owner, default` that sets the agent's limit now."""
+    """The first of `paused, fleet, ceiling, override, owner, default` that sets the agent's limit now.
+
+    `fleet`: its cap is what nothing new would get past. `default` is the limit that agents are made with, whoever set it.
+    """
     if agent.paused or fleet_paused:
         return "paused"
     if fleet_limit is not None and fleet_count >= fleet_limit:
@@ -108,4 +111,4 @@ def limited_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_pau
         return "ceiling"
     if agent.override_until is not None:
         return "override"
-    return "default" if agent.max_parallel_tasks == DEFAULT_MAX_PARALLEL_TASKS and agent.changed_at is None else "owner"
+    return "default" if agent.max_parallel_tasks == DEFAULT_MAX_PARALLEL_TASKS else "owner"

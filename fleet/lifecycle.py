@@ -1,6 +1,6 @@
 """An agent after it was made: described anew, handed on, paused, deleted. Starts and stops no work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from core.errors import InvalidFields
 
-from . import access, audit, limits, locks, reach, selectors
-from .errors import AccessDenied, PreconditionFailed
+from . import access, audit, limits, locks, overrides, reach, selectors
+from .errors import AccessDenied
 from .models import Agent, ApiKey, FormerRuntime, RuntimeKind
 from .principals import Principal
 from .runtimes import merged, shown
@@ -24,20 +24,19 @@ def change_agent(
     """The agent with `changes` made, and the names of those that really changed something.
 
     `changes` may hold `description`, `owner` (a user name), `runtime` (merged into the one there is, see `runtimes.merged`)
-    and capacity settings. One transaction under the agent's row lock; one step of `settings_version`, an audit entry for
-    each name. Raises what `access.require` does, `InvalidFields`, REST framework's `ValidationError` for a runtime that is
-    none, `AccessDenied` for a command by anyone but a superuser, `PreconditionFailed`.
+    and capacity settings; a `max_parallel_tasks` ends an override. One transaction under the agent's row lock; one step of
+    `settings_version`, an audit entry for each name. Raises what `access.require` does, `InvalidFields`, REST framework's
+    `ValidationError` for a runtime that is none, `AccessDenied` for a command by anyone but a superuser,
+    `PreconditionFailed`.
     """
     access.require(principal, access.Verb.OWN, agent)
     settings = {name: changes[name] for name in limits.NAMES if name in changes}
     checked = limits.check(settings, ceiling=selectors.ceiling())
     with transaction.atomic():
         row = locks.living(agent, principal=principal, verb=access.Verb.OWN)
-        if expected_version is not None and row.settings_version != expected_version:
-            raise PreconditionFailed
-        version, before = row.settings_version, limits.values(row)
-        raised = {name: value for name, value in checked.items() if before[name] != value}
-        apply_limits(row, raised, before, principal)
+        locks.check_version(row.settings_version, expected_version)
+        version = row.settings_version
+        raised = apply_limits(row, checked, principal)
         told = {name: _WRITE[name](principal, row, changes[name]) for name in _WRITE if name in changes}
         real = {name: entry for name, entry in told.items() if entry is not None}
         if real:
@@ -85,6 +84,18 @@ def _reach_anew(principal: Principal, row: Agent, patch: Mapping[str, Any]) -> _
 
 _WRITE: dict[str, Callable[[Principal, Agent, Any], _Told]] = {"description": _describe, "owner": _hand_on, "runtime": _reach_anew}
 _COLUMNS = {"description": ["description"], "owner": ["owner"], "runtime": ["runtime_kind", "runtime"]}
+
+
+def end_overrides() -> Iterator[Agent]:
+    """Each agent whose override has run out, its former limit back; that is a fact when the agent is yielded."""
+    for pk in list(overrides.expired().values_list("pk", flat=True)):
+        with transaction.atomic():
+            # Asked again under its lock: another pass may have been here, or the override may last longer by now.
+            row = overrides.expired().select_for_update(no_key=True).filter(pk=pk).first()
+            if row is not None and row.base_max_parallel_tasks is not None:
+                apply_limits(row, {"max_parallel_tasks": row.base_max_parallel_tasks}, None)
+        if row is not None:
+            yield row
 
 
 # -- Pause -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Rows to change, each held by the transaction that reads it."""
 
 from . import access, selectors
-from .errors import AgentNotFound
+from .errors import AgentNotFound, PreconditionFailed
 from .models import Agent, FleetSettings
 from .principals import Principal
 
@@ -17,6 +17,12 @@ def living(agent: Agent, *, principal: Principal, verb: str) -> Agent:
         raise AgentNotFound
     access.require(principal, verb, row)
     return row
+
+
+def check_version(version: int, expected: int | None) -> None:
+    """Raise `PreconditionFailed` where a locked row's version is not the expected one; None: any will do."""
+    if expected is not None and version != expected:
+        raise PreconditionFailed
 
 
 def fleet() -> FleetSettings:

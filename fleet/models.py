@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from .first_values import MAX_CEILING
+from .first_values import MAX_CAP, MAX_CEILING
 from .secrets import EncryptedJSONField
 
 DEFAULT_MAX_PARALLEL_TASKS = 3
@@ -48,7 +48,7 @@ class Agent(models.Model):
     settings_version = models.PositiveBigIntegerField(default=1)
     changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     changed_at = models.DateTimeField(null=True, blank=True)
-    #: When a place was last given to it while the fleet cap was what was full.
+    #: When one of its waiting rows was last given a place while the fleet had a cap: whose turn it is.
     served_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -63,6 +63,14 @@ class Agent(models.Model):
                 condition=Q(max_parallel_tasks__gte=1, max_parallel_tasks__lte=MAX_CEILING), name="agent_limit_in_range"
             ),
             models.CheckConstraint(condition=Q(max_backlog_depth__lte=MAX_BACKLOG_DEPTH), name="agent_depth_in_range"),
+            models.CheckConstraint(
+                condition=Q(override_until=None, base_max_parallel_tasks=None)
+                | Q(override_until__isnull=False, base_max_parallel_tasks__isnull=False),
+                name="agent_override_whole",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["override_until"], condition=Q(override_until__isnull=False), name="agent_overrides"),
         ]
 
     def __str__(self) -> str:
@@ -188,6 +196,9 @@ class FleetSettings(models.Model):
     max_concurrent_tasks = models.PositiveIntegerField(null=True, blank=True)
     on_full = models.CharField(max_length=8, choices=OnFull, default=OnFull.QUEUE)
     paused = models.BooleanField(default=False)
+    #: Stepped by each change of the ceiling; of the cap and `on_full`.
+    ceiling_version = models.PositiveBigIntegerField(default=1)
+    cap_version = models.PositiveBigIntegerField(default=1)
 
     class Meta:
         verbose_name_plural = "fleet settings"
@@ -197,7 +208,8 @@ class FleetSettings(models.Model):
                 condition=Q(max_parallel_tasks_ceiling__gte=1, max_parallel_tasks_ceiling__lte=MAX_CEILING), name="fleet_ceiling_in_range"
             ),
             models.CheckConstraint(
-                condition=Q(max_concurrent_tasks__isnull=True) | Q(max_concurrent_tasks__gte=1), name="fleet_cap_in_range"
+                condition=Q(max_concurrent_tasks__isnull=True) | Q(max_concurrent_tasks__gte=1, max_concurrent_tasks__lte=MAX_CAP),
+                name="fleet_cap_in_range",
             ),
         ]
 
@@ -219,6 +231,10 @@ class AuditEntry(models.Model):
     class Meta:
         ordering: ClassVar = ["-at", "-id"]
         verbose_name_plural = "audit entries"
+        indexes: ClassVar = [
+            models.Index(F("agent"), F("at").desc(), F("id").desc(), name="audit_newest_of_agent"),
+            models.Index(F("at").desc(), F("id").desc(), name="audit_newest"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} by {self.actor_name}"

@@ -12,10 +12,9 @@ from django.utils import timezone
 
 from core.errors import InvalidFields
 
-from . import access, audit, keys, limits, locks, selectors
-from .errors import AccessDenied, AgentExists, PreconditionFailed, UnusableKey
-from .first_values import MAX_CEILING
-from .models import Agent, ApiKey, AuditEntry, KeyScope, RuntimeKind
+from . import access, audit, keys, limits, locks, overrides, selectors
+from .errors import AccessDenied, AgentExists, UnusableKey
+from .models import Agent, ApiKey, AuditEntry, FleetSettings, KeyScope, RuntimeKind
 from .principals import Principal
 
 RESERVED_NAMES = frozenset({"slots"})
@@ -78,49 +77,88 @@ def change_limit(
 ) -> tuple[Agent, dict[str, int]]:
     """The agent with `changes` of its capacity settings made, and those settings as they were before.
 
-    One transaction under the agent's row lock: the values, a step of `settings_version`, an audit entry for each setting
-    that really changed. Changes nothing, and steps nothing, where all values stand already. Raises what `access.require`
-    does, `InvalidFields`, `PreconditionFailed` where `expected_version` is no longer the version.
+    With `override_until` the `max_parallel_tasks` holds until then; without it, or with None, it is the lasting one and ends
+    an override. One transaction under the agent's row lock: the values, a step of `settings_version`, an audit entry for each
+    setting that really changed. Changes nothing, and steps nothing, where all values stand already. Raises what
+    `access.require` does, `InvalidFields`, `PreconditionFailed` where `expected_version` is no longer the version.
     """
     access.require(principal, access.Verb.CHANGE, agent)
-    checked = limits.check(changes, ceiling=selectors.ceiling())
+    until: datetime | None = changes.get("override_until")
+    checked = limits.check({name: value for name, value in changes.items() if name != "override_until"}, ceiling=selectors.ceiling())
+    if until is not None and "max_parallel_tasks" not in checked:
+        raise InvalidFields.of("max_parallel_tasks", "max_parallel_tasks is required", code="required")
     with transaction.atomic():
         row = locks.living(agent, principal=principal, verb=access.Verb.CHANGE)
-        if expected_version is not None and row.settings_version != expected_version:
-            raise PreconditionFailed
+        locks.check_version(row.settings_version, expected_version)
         before = limits.values(row)
-        apply_limits(row, {name: value for name, value in checked.items() if before[name] != value}, before, principal)
+        if until is not None:
+            overrides.check_until(row, until)
+        apply_limits(row, checked, principal, until=until)
     return row, before
 
 
-def apply_limits(row: Agent, changed: Mapping[str, int], before: Mapping[str, int], principal: Principal) -> None:
-    """Write the limits that really changed to the locked row, with a step of its version and an audit entry each."""
-    if not changed:
-        return
-    for name, value in changed.items():
+def apply_limits(row: Agent, wanted: Mapping[str, int], principal: Principal | None, *, until: datetime | None = None) -> frozenset[str]:
+    """Write the limits to the locked row; returns the names of what really changed, each of which gets an audit entry.
+
+    The version takes one step, if anything did. Without a principal it is the system's own act.
+    """
+    before = limits.told(row)
+    if "max_parallel_tasks" in wanted:
+        overrides.lay(row, until)
+    for name, value in wanted.items():
         setattr(row, name, value)
-    row.settings_version += 1
-    row.changed_by, row.changed_at = principal.user, timezone.now()
-    row.save(update_fields=[*changed, "settings_version", "changed_by", "changed_at"])
-    AuditEntry.objects.bulk_create(audit.entry(principal, name, before[name], value, agent=row) for name, value in changed.items())
+    after = limits.told(row)
+    changed = [name for name in limits.TOLD if before[name] != after[name]]
+    if changed:
+        row.settings_version += 1
+        row.changed_by, row.changed_at = None if principal is None else principal.user, timezone.now()
+        stamps = ("base_max_parallel_tasks", "settings_version", "changed_by", "changed_at")
+        row.save(update_fields=[*limits.TOLD, *stamps])
+        AuditEntry.objects.bulk_create(audit.entry(principal, name, before[name], after[name], agent=row) for name in changed)
+    return frozenset(changed)
 
 
 # -- The fleet -------------------------------------------------------------------------------------------------------
-def set_ceiling(*, principal: Principal, value: Any) -> tuple[int, int]:
-    """The ceiling as it is now and as it was before; stored limits of agents stay as they are.
+def set_ceiling(*, principal: Principal, value: Any, expected_version: int | None = None) -> FleetSettings:
+    """The fleet's settings with this ceiling; stored limits of agents stay as they are.
 
-    Raises `PersonRequired`, `AccessDenied`, `InvalidFields`.
+    Raises `PersonRequired`, `AccessDenied`, `InvalidFields`, `PreconditionFailed`.
     """
     access.require_superuser(principal)
-    if type(value) is not int or not 1 <= value <= MAX_CEILING:
-        raise InvalidFields.of("value", f"value must be an integer between 1 and {MAX_CEILING}")
+    limits.check_ceiling(value)
     with transaction.atomic():
         row = locks.fleet()
+        locks.check_version(row.ceiling_version, expected_version)
         before, row.max_parallel_tasks_ceiling = row.max_parallel_tasks_ceiling, value
         if before != value:
-            row.save(update_fields=["max_parallel_tasks_ceiling"])
-            audit.entry(principal, "max_parallel_tasks_ceiling", before, value).save()
-    return value, before
+            row.ceiling_version += 1
+            row.save(update_fields=["max_parallel_tasks_ceiling", "ceiling_version"])
+            audit.record(principal, "max_parallel_tasks_ceiling", before=before, after=value)
+    return row
+
+
+def set_cap(*, principal: Principal, value: Any, on_full: str | None = None, expected_version: int | None = None) -> FleetSettings:
+    """The fleet's settings with this cap on held slots (None: no cap); `on_full` None leaves it as it is.
+
+    One step of `cap_version` and an audit entry for each of the two that really changed. Raises `PersonRequired`,
+    `AccessDenied`, `InvalidFields`, `PreconditionFailed`.
+    """
+    access.require_superuser(principal)
+    wanted: dict[str, Any] = {"max_concurrent_tasks": limits.check_cap(value)}
+    if on_full is not None:
+        wanted["on_full"] = limits.check_on_full(on_full)
+    with transaction.atomic():
+        row = locks.fleet()
+        locks.check_version(row.cap_version, expected_version)
+        before = {name: getattr(row, name) for name in wanted}
+        changed = [name for name in wanted if before[name] != wanted[name]]
+        for name in changed:
+            setattr(row, name, wanted[name])
+            audit.record(principal, name, before=before[name], after=wanted[name])
+        if changed:
+            row.cap_version += 1
+            row.save(update_fields=[*changed, "cap_version"])
+    return row
 
 
 # -- People and keys -------------------------------------------------------------------------------------------------

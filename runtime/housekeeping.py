@@ -19,7 +19,7 @@ from core.conf import conf
 from core.redis import RedisError
 
 from . import dispatch, heartbeat
-from .services import agents, repair, retention
+from .services import agents, controls, firing, repair, retention
 
 log = structlog.get_logger(__name__)
 manager = CapacityManager()
@@ -33,12 +33,17 @@ FORGET_SECONDS = 3600
 
 
 def sweep() -> None:
-    """Fill an emptied gate, take slots back from lost runs, start what can start, and publish what was granted but not heard of."""
+    """End overrides, fill an emptied gate, take slots back from lost runs, fire schedules, and start what can start.
+
+    Then publish what was granted but not heard of.
+    """
+    controls.end_overrides()  # first: nothing below is to be admitted by a limit that holds no more
     dispatch.start(manager.rebuild())
     repair.repair_lost()
     repair.expire_waiting()
     repair.cancel_forsaken()
     agents.finish_deletions()
+    firing.fire_due()
     dispatch.start(manager.drain_all())
     repair.dispatch_again()
 

@@ -1,8 +1,9 @@
-"""Versions of settings as `ETag`, and the version that an `If-Match` names."""
+"""Versions of settings as `ETag`, and the version that an `If-Match` asks for (RFC 9110, 13.1.1)."""
 
+from django.utils.http import parse_etags
 from rest_framework.request import Request
 
-#: No version of any settings: what an `If-Match` stands for that is none of our tags.
+#: No version of any settings: what an `If-Match` stands for that doesn't name the present one.
 _NO_VERSION = -1
 
 
@@ -11,10 +12,13 @@ def version_tag(version: int) -> str:
     return f'"{version}"'
 
 
-def expected_version(request: Request) -> int | None:
-    """The version that `If-Match` names; None where any will do."""
+def expected_version(request: Request, *, current: int) -> int | None:
+    """The version that a change must still find: `current` where `If-Match` names it; None where any will do.
+
+    Anything else (other tags, weak ones, which never match here, no tags at all) is no version: the change must be refused.
+    `current` is what the caller has just looked at. Whoever writes compares again, under the row's lock.
+    """
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return None
-    tag = header.strip().strip('"')
-    return int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 19 else _NO_VERSION
+    return current if version_tag(current) in parse_etags(header) else _NO_VERSION

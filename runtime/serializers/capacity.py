@@ -8,16 +8,29 @@ from rest_framework import serializers
 from capacity.gate import Gate
 from capacity.selectors import Load
 from core import api
-from fleet.first_values import MAX_CEILING
-from fleet.models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS
+from fleet.first_values import MAX_CAP, MAX_CEILING
+from fleet.models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, OnFull
+from fleet.overrides import LONGEST_DAYS
+
+
+class CapField(api.IntegerField):
+    """Null is a value here."""
+
+    def expected(self) -> str:
+        return super().expected().replace("must be", "must be null or", 1)
 
 
 class CapacityIn(api.StrictSerializer):
-    """New capacity settings; those left out stay."""
+    """New capacity settings; those left out stay, but for an override: a limit sent without `override_until` is the lasting one."""
 
     max_parallel_tasks = api.IntegerField(min_value=1, max_value=MAX_CEILING, help_text="At most the ceiling.")
     max_backlog_depth = api.IntegerField(min_value=0, max_value=MAX_BACKLOG_DEPTH, required=False)
     execution_timeout_seconds = api.IntegerField(min_value=MIN_TIMEOUT_SECONDS, max_value=MAX_TIMEOUT_SECONDS, required=False)
+    override_until = api.DateTimeField(
+        required=False,
+        allow_null=True,
+        help_text=f"When the former limit returns by itself: within {LONGEST_DAYS} days. Null as left out: the new one stays.",
+    )
 
     def __init__(self, *args: Any, ceiling: int = MAX_CEILING, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,6 +42,20 @@ class CeilingIn(api.StrictSerializer):
     """A new ceiling."""
 
     value = api.IntegerField(min_value=1, max_value=MAX_CEILING)
+
+
+class CapIn(api.StrictSerializer):
+    """A new cap of the fleet; `on_full` left out stays."""
+
+    value = CapField(min_value=1, max_value=MAX_CAP, allow_null=True, help_text="Null: no cap.")
+    on_full = api.ChoiceField(choices=OnFull.values, required=False, help_text="What becomes of tasks that would wait at the cap.")
+
+
+class CapOut(serializers.Serializer):
+    """How many slots the whole fleet may hold, and what becomes of tasks at that cap."""
+
+    value = serializers.IntegerField(source="max_concurrent_tasks", allow_null=True)
+    on_full = serializers.ChoiceField(choices=OnFull.values)
 
 
 class CeilingOut(serializers.Serializer):

@@ -15,7 +15,7 @@ from fleet import access, lifecycle, limits
 from fleet.models import Agent
 from fleet.principals import Principal
 
-from . import controls, lines
+from . import controls, lines, schedules
 
 manager = CapacityManager()
 
@@ -29,7 +29,7 @@ def change_agent(*, principal: Principal, name: str, changes: Mapping[str, Any],
     """
     agent = access.agent_for(principal=principal, name=name, verb=access.Verb.OWN)
     changed, what = lifecycle.change_agent(principal=principal, agent=agent, changes=changes, expected_version=expected_version)
-    if what.intersection(limits.NAMES):
+    if what.intersection(limits.TOLD):
         controls.limit_changed(changed)
     return changed
 
@@ -53,6 +53,7 @@ def finish_deletions() -> None:
 
 
 def _end_all(agent: Agent) -> None:
+    schedules.end_schedules(agent)
     lines.cancel_waiting(agent, error_code=_DELETED)
     for row in rows.holding_of(agent.pk):
         controls.cancel_as_seen(row, error_code=_DELETED)

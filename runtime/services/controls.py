@@ -1,16 +1,18 @@
 """What owners and superusers steer with: limits, the ceiling, pauses; and the cancel of one execution."""
 
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from backlog import services as backlog
 from backlog.models import TERMINAL, Execution, Status
-from capacity.events import LimitChanged, PauseChanged
+from capacity.events import CapChanged, LimitChanged, PauseChanged
 from capacity.leases import Lease
 from capacity.manager import CapacityManager
 from core import events
 from fleet import access, lifecycle
 from fleet import services as fleet
-from fleet.models import Agent
+from fleet.models import Agent, FleetSettings
 from fleet.principals import Principal
 
 from ..errors import AlreadyFinished
@@ -24,9 +26,10 @@ manager = CapacityManager()
 # -- Limits ------------------------------------------------------------------------------------------------------------
 
 
-def set_limit(*, principal: Principal, name: str, changes: dict[str, int], expected_version: int | None = None) -> Agent:
+def set_limit(*, principal: Principal, name: str, changes: Mapping[str, Any], expected_version: int | None = None) -> Agent:
     """Change an agent's `max_parallel_tasks`, `max_backlog_depth`, `execution_timeout_seconds`; a raise starts what waits.
 
+    With `override_until` the limit holds until then, and a `max_parallel_tasks` without it for good.
     Raises access's errors, `Invalid` and, where `expected_version` is another one, `Precondition`.
     """
     agent = access.agent_for(principal=principal, name=name, verb="change")
@@ -41,12 +44,29 @@ def limit_changed(agent: Agent) -> None:
     events.publish(LimitChanged(agent=agent.name, limit=agent.max_parallel_tasks))
 
 
-def set_ceiling(*, principal: Principal, value: int) -> int:
-    """Change the fleet-wide upper bound of every limit; a raise starts what waits. Returns the new ceiling."""
-    ceiling, _before = fleet.set_ceiling(principal=principal, value=value)
+def end_overrides() -> None:
+    """Give agents whose override has run out their former limit back; a raise starts what waits, a cut stops nothing."""
+    for agent in lifecycle.end_overrides():
+        limit_changed(agent)
+
+
+def set_ceiling(*, principal: Principal, value: int, expected_version: int | None = None) -> FleetSettings:
+    """Change the fleet-wide upper bound of every limit; a raise starts what waits. Raises as `fleet.set_ceiling`."""
+    changed = fleet.set_ceiling(principal=principal, value=value, expected_version=expected_version)
     start_opened(manager.resize_fleet)
-    events.publish(LimitChanged(agent="", limit=ceiling))
-    return ceiling
+    events.publish(LimitChanged(agent="", limit=changed.max_parallel_tasks_ceiling))
+    return changed
+
+
+def set_cap(*, principal: Principal, value: int | None, on_full: str | None = None, expected_version: int | None = None) -> FleetSettings:
+    """Change how many slots the whole fleet may hold (None: no cap), and what becomes of tasks at the cap.
+
+    A raise, or no cap, starts what waits; a cut stops nothing. Raises as `fleet.set_cap`.
+    """
+    changed = fleet.set_cap(principal=principal, value=value, on_full=on_full, expected_version=expected_version)
+    start_opened(manager.resize_fleet)
+    events.publish(CapChanged(cap=changed.max_concurrent_tasks))
+    return changed
 
 
 # -- Pauses ------------------------------------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ class AgentView(ReadAgentView):
     def patch(self, request: Request, name: str) -> Response:
         """The agent as it is now; a higher limit starts queued work at once."""
         api.strict_query(request)
-        access.agent_for(principal=self.principal, name=name, verb=access.Verb.OWN)
+        seen = access.agent_for(principal=self.principal, name=name, verb=access.Verb.OWN)
         changes = AgentPatchIn.read(request, ceiling=ceiling())
-        agent = agents.change_agent(principal=self.principal, name=name, changes=changes, expected_version=api.expected_version(request))
+        expected = api.expected_version(request, current=seen.settings_version)
+        agent = agents.change_agent(principal=self.principal, name=name, changes=changes, expected_version=expected)
         return Response(AgentOut(agent).data, headers={"ETag": api.version_tag(agent.settings_version)})
 
     @fleet_schema.agent_delete

@@ -1,4 +1,4 @@
-"""Limits and load: one agent's, every agent's, and the fleet-wide ceiling."""
+"""Limits and load: one agent's, every agent's, and the fleet-wide ceiling and cap."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from core import api
 from core.conf import conf
 from fleet import access
 from fleet.first_values import MAX_CEILING
-from fleet.models import Agent
-from fleet.selectors import agents_visible_to, ceiling
+from fleet.models import Agent, FleetSettings
+from fleet.selectors import agents_visible_to, ceiling, fleet_settings
 
 from ..schema import capacity as schema
-from ..serializers.capacity import CapacityIn, CapacityOut, CeilingIn, CeilingOut
+from ..serializers.capacity import CapacityIn, CapacityOut, CapIn, CapOut, CeilingIn, CeilingOut
 from ..services import controls
 
 
@@ -40,9 +40,10 @@ class CapacityView(api.ApiView):
     def put(self, request: Request, name: str) -> Response:
         """The new limit, and whatever else was sent; a raise starts queued work at once."""
         api.strict_query(request)
-        access.agent_for(principal=self.principal, name=name, verb=access.Verb.CHANGE)
+        seen = access.agent_for(principal=self.principal, name=name, verb=access.Verb.CHANGE)
         changes = CapacityIn.read(request, ceiling=ceiling())
-        agent = controls.set_limit(principal=self.principal, name=name, changes=changes, expected_version=api.expected_version(request))
+        expected = api.expected_version(request, current=seen.settings_version)
+        agent = controls.set_limit(principal=self.principal, name=name, changes=changes, expected_version=expected)
         body = {"message": "Capacity updated", "agent_name": agent.name, **changes}
         return Response(body, headers={"ETag": api.version_tag(agent.settings_version)})
 
@@ -69,19 +70,45 @@ class CeilingView(api.ApiView):
     def get(self, request: Request) -> Response:
         """The ceiling and what it may be."""
         api.strict_query(request)
-        return _ceiling(ceiling())
+        return _ceiling(fleet_settings())
 
     @schema.ceiling_update
     def put(self, request: Request) -> Response:
         """A new ceiling; what agents have stored stays as it is and is only held below it."""
         api.strict_query(request)
         access.require_superuser(self.principal)
-        return _ceiling(controls.set_ceiling(principal=self.principal, value=CeilingIn.read(request)["value"]))
+        value = CeilingIn.read(request)["value"]
+        expected = api.expected_version(request, current=fleet_settings().ceiling_version)
+        return _ceiling(controls.set_ceiling(principal=self.principal, value=value, expected_version=expected))
 
 
-def _ceiling(value: int) -> Response:
+class CapView(api.ApiView):
+    """The fleet's cap on held slots."""
+
+    @schema.cap_detail
+    def get(self, request: Request) -> Response:
+        """The cap, null for none, and what becomes of tasks at it."""
+        api.strict_query(request)
+        return _cap(fleet_settings())
+
+    @schema.cap_update
+    def put(self, request: Request) -> Response:
+        """A new cap; a raise or null starts queued work at once, a cut stops nothing."""
+        api.strict_query(request)
+        access.require_superuser(self.principal)
+        wanted = CapIn.read(request)
+        expected = api.expected_version(request, current=fleet_settings().cap_version)
+        return _cap(controls.set_cap(principal=self.principal, **wanted, expected_version=expected))
+
+
+def _ceiling(fleet: FleetSettings) -> Response:
     first = min(MAX_CEILING, conf.max_parallel_tasks_ceiling)
-    return Response(CeilingOut({"value": value, "default": first, "min": 1, "max": MAX_CEILING}).data)
+    body = CeilingOut({"value": fleet.max_parallel_tasks_ceiling, "default": first, "min": 1, "max": MAX_CEILING}).data
+    return Response(body, headers={"ETag": api.version_tag(fleet.ceiling_version)})
+
+
+def _cap(fleet: FleetSettings) -> Response:
+    return Response(CapOut(fleet).data, headers={"ETag": api.version_tag(fleet.cap_version)})
 
 
 def _digest(agents: Mapping[str, Meter]) -> str:

@@ -127,7 +127,7 @@ class TestChangeLimit:
 
 class TestCeiling:
     def test_superusers_set_it_and_agents_keep_theirs(self, superuser, agent):
-        assert services.set_ceiling(principal=Principal.of_user(superuser), value=2) == (2, 10)
+        assert services.set_ceiling(principal=Principal.of_user(superuser), value=2).max_parallel_tasks_ceiling == 2
         assert selectors.ceiling() == 2
         row = Agent.objects.get(pk=agent.pk)
         assert (row.max_parallel_tasks, selectors.effective_limit(row, 2)) == (3, 2)
