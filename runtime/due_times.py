@@ -44,10 +44,16 @@ class Due:
     following: datetime | None
 
 
+class Untimed(Exception):
+    """The cron or the zone can't be read: the row was changed by hand, or the zone has left the database of zones."""
+
+
 def next_due(*, timing: Timing, after: datetime) -> datetime | None:
-    """The first due time later than `after`, in UTC; None where there is none (within 50 years)."""
+    """The first due time later than `after`, in UTC; None where there is none (within 50 years). May raise `Untimed`."""
     if timing.interval_seconds is not None:
         return _next_of_interval(timing.anchor, timedelta(seconds=timing.interval_seconds), after)
+    if not is_timezone(timing.timezone) or not is_cron(timing.cron):
+        raise Untimed
     zone = zoneinfo.ZoneInfo(timing.timezone)
     return _next_shown(timing.cron, zone, after) if _follows_clock(timing.cron) else _next_once_a_day(timing.cron, zone, after)
 
@@ -64,6 +70,7 @@ def due_until(*, timing: Timing, first: datetime, now: datetime) -> Due:
     return Due(at=latest, skipped=skipped, following=following)
 
 
+@functools.lru_cache
 def is_cron(text: str) -> bool:
     """Whether `text` is a cron expression of five fields that comes due at all."""
     try:

@@ -7,6 +7,14 @@ class ExecutionNotFound(NotFound):
     """Execution not found"""
 
 
+class ScheduleNotFound(NotFound):
+    """Schedule not found"""
+
+
+class ScheduleExists(Conflict):
+    """This agent has a schedule '{name}' already"""
+
+
 class SessionNotFound(NotFound):
     """Session not found"""
 

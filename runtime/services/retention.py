@@ -1,4 +1,4 @@
-"""What is old enough to be deleted: finished executions with their events, and idempotency keys that no longer count."""
+"""What is old enough to be deleted: executions and firings that have ended, and idempotency keys that no longer count."""
 
 import time
 from datetime import timedelta
@@ -8,6 +8,8 @@ import structlog
 from backlog import bulk
 from core.conf import conf
 from fleet import reach
+
+from . import firing
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +31,7 @@ def forget_old() -> bool:
         executions, keys, more = executions + gone, keys + forgotten, more or forgotten == BATCH
     if executions or keys:
         log.info("retention.forgot", executions=executions, idempotency_keys=keys, done=not more)
-    return not more
+    return _forget_firings() and not more
 
 
 def _forget_executions() -> tuple[int, bool]:
@@ -37,6 +39,13 @@ def _forget_executions() -> tuple[int, bool]:
         return 0, False
     # With an execution goes its key: one that still counts must keep a repeated request from being run again.
     return bulk.forget_finished(older_than=max(timedelta(days=conf.retention_days), _key_age()), most=BATCH)
+
+
+def _forget_firings() -> bool:
+    """Whether all old ones are gone; they are few, and small."""
+    if not conf.retention_days:
+        return True
+    return firing.forget_firings(older_than=timedelta(days=conf.retention_days), most=10 * BATCH) < 10 * BATCH
 
 
 def _key_age() -> timedelta:

@@ -43,6 +43,8 @@ SHOWN_BY = {
     "owner_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
     "person_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
     "queue_full": "runtime/test_chat.py::test_three_turns_of_an_agent_wait_and_the_fourth_is_refused",
+    "schedule_exists": "runtime/test_schedules.py::test_a_name_is_there_once",
+    "schedule_not_found": "runtime/test_schedules.py::test_what_is_not_there_or_anothers_is_not_found",
     "session_busy": "runtime/test_submit.py::test_a_busy_session_refuses_a_caller_who_does_not_wait",
     "session_closed": "runtime/test_submit.py::test_sessions_must_be_the_agents_own_and_open",
     "session_not_found": "runtime/test_submit.py::test_sessions_must_be_the_agents_own_and_open",
