@@ -28,12 +28,15 @@ from .load import load_of, slot_board
 
 SHOWN_WAITING = 50
 SHOWN_RECENT = 20
+#: Django's form views take a PUT for a POST.
+PAGE_METHODS = ["get", "head", "options", "post"]
 
 
 @method_decorator(sensitive_post_parameters("password"), name="dispatch")
 class LoginPage(LoginView):
     """Signs in; tries are counted with those of the API's token endpoint."""
 
+    http_method_names = PAGE_METHODS
     template_name = "frontend/login.html"
     redirect_authenticated_user = True
 
@@ -56,6 +59,7 @@ class LoginPage(LoginView):
 class AccountPage(LoginRequiredMixin, PasswordChangeView):
     """One's own password."""
 
+    http_method_names = PAGE_METHODS
     template_name = "frontend/account.html"
     success_url = reverse_lazy("frontend:account-changed")
 

@@ -10,7 +10,7 @@ from . import pages
 
 app_name = "frontend"
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="frontend:agent-list"), name="home"),
+    path("", RedirectView.as_view(pattern_name="frontend:agent-list", http_method_names=["get", "head", "options"]), name="home"),
     *both("login/", pages.LoginPage.as_view(), name="login"),
     *both("logout/", LogoutView.as_view(), name="logout"),
     *both("account/", pages.AccountPage.as_view(), name="account"),
