@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..errors import IdempotencyMalformed
 
 LONGEST_KEY = 255
 LONGEST_WAIT_SECONDS = 600
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,30 +25,51 @@ class Manner:
 
     at_once: bool
     wait_seconds: int | None = None
+    #: Whether it would wait in line rather than be refused, where the body doesn't say.
+    queues: bool = False
     #: The preference that was followed, "" for none.
     applied: str = ""
 
 
 def manner_of(request: Request, *, async_mode: bool | None) -> Manner:
-    """The body's `async_mode` where it was sent, else the `Prefer` header, else with the result."""
+    """The body's `async_mode` where it was sent, else the `Prefer` header, else with the result.
+
+    `respond-async, wait=N` is a call that is at ease with an answer that comes later, and gets the result if it is there in time.
+    """
     if async_mode is not None:
-        return Manner(at_once=async_mode)
+        return Manner(at_once=async_mode, queues=async_mode)
     preferred = _preferences(request.headers.get("Prefer", ""))
-    seconds = _seconds(preferred.get("wait", ""))
-    if seconds is not None:
-        return Manner(at_once=False, wait_seconds=seconds, applied=f"wait={seconds}")
-    if "respond-async" in preferred:
-        return Manner(at_once=True, applied="respond-async")
-    return Manner(at_once=False)
+    seconds, later = _seconds(preferred.get("wait", "")), preferred.get("respond-async") == ""
+    applied = ", ".join(["respond-async"] * later + [f"wait={seconds}"] * (seconds is not None))
+    return Manner(at_once=later and seconds is None, wait_seconds=seconds, queues=later, applied=applied)
 
 
 def _preferences(header: str) -> dict[str, str]:
-    """`{name: value}`; of a preference given twice the first counts (RFC 7240)."""
+    """`{name: value}`; of a preference given twice the first counts, and what is malformed is none (RFC 7240)."""
     found: dict[str, str] = {}
-    for part in header.split(","):
-        name, _, value = part.partition(";")[0].partition("=")
-        found.setdefault(name.strip().lower(), value.strip().strip('"'))
+    for part in _split(header, ","):
+        # What follows a semicolon belongs to preferences that are not known here.
+        name, _, value = (piece.strip(" \t") for piece in _split(part, ";")[0].partition("="))
+        word = _QUOTED.fullmatch(value)
+        if _TOKEN.fullmatch(name) and (word or not value or _TOKEN.fullmatch(value)):
+            found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", word[1]) if word else value)
     return found
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """The pieces of `text` between separators that are not inside quotes. In one go: a header is as long as its sender likes."""
+    pieces, begin, quoted, escaped = [], 0, False, False
+    for at, character in enumerate(text):
+        if escaped:
+            escaped = False
+        elif quoted and character == "\\":
+            escaped = True
+        elif character == '"':
+            quoted = not quoted
+        elif character == separator and not quoted:
+            pieces.append(text[begin:at])
+            begin = at + 1
+    return [*pieces, text[begin:]]
 
 
 def _seconds(text: str) -> int | None:
@@ -62,8 +86,12 @@ def idempotency_of(request: Request, *, principal: Principal, kind: str = "") ->
     header = request.headers.get("Idempotency-Key")
     if header is None:
         return None
-    said = {kind: request.data} if kind else request.data
-    return IdempotencyRequest(caller=principal.caller, key=_key(header), body_digest=_digest(said))
+    return idempotency_with(header, principal=principal, said={kind: request.data} if kind else request.data)
+
+
+def idempotency_with(key: str, *, principal: Principal, said: Any) -> IdempotencyRequest:
+    """The caller's `key`, bare or quoted, with the digest of what they `said`; raises `IdempotencyMalformed`."""
+    return IdempotencyRequest(caller=principal.caller, key=_key(key), body_digest=_digest(said))
 
 
 def _key(header: str) -> str:

@@ -28,19 +28,24 @@ WAIT_FACTOR = 2
 class TaskView(api.ApiView):
     """Tasks for one agent."""
 
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        """What is sent depends on `Prefer` (RFC 7240)."""
+        return {**super().default_response_headers, "Vary": "Prefer"}
+
     @schema.task_submit
     def post(self, request: Request, name: str) -> HttpResponse:
         """202 at once, or the result: 200, or the failure as a problem."""
         api.strict_query(request)
         body = TaskIn.read(request)
         manner = manner_of(request, async_mode=body.pop("async_mode", None))
-        task = _task(request, principal=self.principal, body=body, at_once=manner.at_once)
+        task = _task(request, principal=self.principal, body=body, queues=manner.queues)
         submitted = submit.submit_task(principal=self.principal, name=name, request=task)
         return answer_to(request, submitted=submitted, manner=manner)
 
 
-def _task(request: Request, *, principal: Principal, body: dict[str, Any], at_once: bool) -> TaskRequest:
-    on_full = body.pop("on_full", OnFull.QUEUE if at_once else OnFull.REJECT)
+def _task(request: Request, *, principal: Principal, body: dict[str, Any], queues: bool) -> TaskRequest:
+    on_full = body.pop("on_full", OnFull.QUEUE if queues else OnFull.REJECT)
     return TaskRequest(
         on_full=OnFull(on_full),
         triggered_by=Trigger.AGENT if principal.kind is PrincipalKind.AGENT else Trigger.MANUAL,
@@ -53,7 +58,7 @@ def answer_to(request: Request, *, submitted: Submitted, manner: Manner) -> Http
     """The answer to a submit, in the manner asked for: at once, or when its result is there."""
     headers = _headers(submitted, manner)
     if manner.at_once:
-        return waiting.sent(_accepted(submitted, position=submitted.queue_position, headers=headers))
+        return waiting.sent(accepted(submitted, position=submitted.queue_position, headers=headers))
     late = partial(_late, submitted=submitted, manner=manner, headers=headers)
     return waiting.when_finished(
         request,
@@ -71,10 +76,11 @@ def _headers(submitted: Submitted, manner: Manner) -> dict[str, str]:
 def _late(row: Execution, *, submitted: Submitted, manner: Manner, headers: Mapping[str, str]) -> Answer:
     if manner.wait_seconds is None:
         raise waiting.still_going(row, headers=headers)
-    return _accepted(submitted, position=backlog.position_of(row), headers=headers)
+    return accepted(submitted, position=backlog.position_of(row), headers=headers)
 
 
-def _accepted(submitted: Submitted, *, position: int | None, headers: Mapping[str, str]) -> Answer:
+def accepted(submitted: Submitted, *, position: int | None, headers: Mapping[str, str], **more: str) -> Answer:
+    """202 and where the execution is; `more` goes into the body."""
     body: dict[str, Any] = {
         "status": "accepted" if position is None else "queued",
         "execution_id": str(submitted.execution_id),
@@ -83,4 +89,5 @@ def _accepted(submitted: Submitted, *, position: int | None, headers: Mapping[st
     }
     if position is not None:
         body["queue_position"] = position
+    body |= more
     return Answer.json(202, body, headers={**headers, "Location": waiting.location_of(submitted.execution_id)})

@@ -1,16 +1,20 @@
 """Submitting a task over HTTP: what is accepted, what waits, what is refused, and what a repeated key answers."""
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection, connections
+from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
+from rest_framework.request import Request
 
 from backlog.models import Execution, IdempotencyKey, Status
 from fleet.models import FleetSettings, Session
 from fleet.principals import Principal
+from runtime.views.preferences import manner_of
 
 COLUMNS = {
     "message": "say it",
@@ -338,9 +342,66 @@ def test_a_preference_decides_where_the_body_says_nothing(post_task, make_agent)
         assert (answer.status_code, answer.has_header("Preference-Applied")) == (504, False)
 
 
+@pytest.mark.parametrize(
+    ("header", "applied"),
+    [
+        ("respond-async, wait=10", "respond-async, wait=10"),
+        ("wait=10,respond-async", "respond-async, wait=10"),
+        ('Wait="7"', "wait=7"),
+        ("WAIT = 7 ;x=y", "wait=7"),
+        ('wait=7;note="a, wait=9", wait=8', "wait=7"),
+        ('note="a, respond-async; \\" ,wait=3", wait=5', "wait=5"),
+        ('respond-async=""', "respond-async"),
+        ("return=minimal, , ;;, =, wait=5", "wait=5"),
+        ("wait=abc, wait=5", None),
+        ("wait=5 5", None),
+        ('note="open, wait=5', None),
+        ("respond-async=yes", None),
+        ("wait=٣", None),
+        ("wait=0010", None),
+        ('"wait"=5', None),
+    ],
+)
+def test_preferences_are_read_as_their_rfc_has_them(header, applied):
+    request = Request(RequestFactory().post("/", headers={"Prefer": header}))
+    assert manner_of(request, async_mode=None).applied == (applied or "")
+
+
+def test_a_header_of_any_length_is_read_in_no_time(post_task):
+    for header in ('"\\' * 30_000, "a" + " ;" * 30_000, "wait=" + " " * 60_000 + "5", 'wait="' + "\\" * 60_000):
+        request = Request(RequestFactory().post("/", headers={"Prefer": header}))
+        began = time.perf_counter()
+        manner_of(request, async_mode=None)
+        assert time.perf_counter() - began < 2
+
+
 def test_the_body_wins_over_a_preference(post_task):
     answer = post_task(async_mode=False, headers={"Prefer": "respond-async"})
     assert (answer.status_code, answer.has_header("Preference-Applied")) == (504, False)
+    answer = post_task(async_mode=True, headers={"Prefer": "wait=5"})
+    assert (answer.status_code, answer.has_header("Preference-Applied")) == (202, False)
+
+
+def test_both_preferences_together_wait_in_line_and_then_for_the_result(post_task, make_agent):
+    single, both = make_agent(limit=1), {"Prefer": "respond-async, wait=10"}
+    post_task(to=single)
+    answer = post_task(to=single, async_mode=None, headers=both)
+    assert (answer.status_code, answer.json()["status"], answer["Preference-Applied"]) == (202, "queued", "respond-async, wait=10")
+    assert post_task(to=single, async_mode=None, on_full="reject", headers=both).status_code == 429
+
+
+def test_a_preference_that_was_followed_is_told_with_the_result_and_with_a_failure(post_task, agent):
+    headers = {"Prefer": "wait=30", "Idempotency-Key": "once"}
+    assert post_task(async_mode=None, headers=headers)["Preference-Applied"] == "wait=30"
+    for status, code, expected in (("success", "", 200), ("failed", "agent_error", 502), ("cancelled", "cancelled", 409)):
+        ended(status, error_code=code)
+        answer = post_task(async_mode=None, headers=headers)
+        assert (answer.status_code, answer["Preference-Applied"], answer["Idempotent-Replayed"]) == (expected, "wait=30", "true")
+
+
+def test_caches_are_told_that_answers_depend_on_preferences(post_task):
+    for headers, body in (({}, {}), ({"Prefer": "wait=1"}, {"async_mode": None}), ({}, {"nonsense": 1})):
+        assert "Prefer" in [name.strip() for name in post_task(headers=headers, **body)["Vary"].split(",")]
 
 
 def test_a_preferred_wait_keeps_the_defaults_of_a_call_that_waits(post_task, make_agent):
