@@ -4,7 +4,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.api import ApiView, StrictSerializer
+from core.api import ApiView, StrictSerializer, strict_query
 from core.api.schema import operation
 
 from . import tickets
@@ -27,6 +27,7 @@ class TicketView(ApiView):
     @operation("ws_ticket_create", answers={200: TicketOut}, body=TicketIn)
     def post(self, request: Request) -> Response:
         """A ticket for one websocket, opened within half a minute, from any origin."""
-        TicketIn(data=request.data).is_valid(raise_exception=True)
+        strict_query(request)
+        TicketIn.read(request)
         ticket = tickets.issue(principal=self.principal)
         return Response({"ticket": ticket, "expires_in": tickets.TICKET_SECONDS}, headers={"Cache-Control": "no-store"})

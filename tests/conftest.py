@@ -35,8 +35,10 @@ from core.redis import client as redis_client
 from fleet import tokens
 from fleet.models import Agent
 from runtime import dispatch
-from tests import ageing, chromium, waiting
+from tests import ageing, chromium, contract, waiting
 from tests.stack import Stack
+
+contract.listen()
 
 TIERS = ("flows", "browser", "chaos")
 #: Keys that stay: those of the slots that describe who holds one and the counters (capacity/keys.py), and Celery's queues.
@@ -51,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where all programs are installed on purpose, a skipped test is a test that fails."""
+    contract.write_down()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") == "true" and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -62,6 +65,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             names = {parent.name for parent in item.path.parents}
             item.add_marker(next((tier for tier in TIERS if tier in names), "fast"))
+
+
+@pytest.fixture(autouse=True)
+def answers_as_documented() -> Iterator[None]:
+    """Whatever the API answered in this test is in its contract."""
+    yield
+    found, contract.faults = contract.faults, []
+    assert found == []
 
 
 # -- Stores ----------------------------------------------------------------------------------------------------------

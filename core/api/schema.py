@@ -10,8 +10,10 @@ from rest_framework import serializers
 from .pagination import MAX_LIMIT
 from .problems import MEDIA_TYPE
 
-#: Whatever is asked for: not understood, no credentials, not allowed, another method, a bug of ours, a store out of reach.
-_ALWAYS = (400, 401, 403, 405, 500, 503)
+#: Whatever is asked for: not understood, a bug of ours, a store out of reach.
+_ALWAYS = (400, 500, 503)
+#: Where credentials are needed: none or wrong ones, and those that may not.
+_WITH_CREDENTIALS = (401, 403)
 _WITH_BODY = (413, 415)
 
 Endpoint = tuple[str, str, str, Callable[..., Any]]
@@ -48,7 +50,7 @@ def operation(
     name: str, *, answers: Mapping[int, Any], problems: tuple[int, ...] = (), body: Any = None, public: bool = False, **more: Any
 ) -> Callable[..., Any]:
     """Decorates a view's method: what it answers by status, its problems among them."""
-    statuses = sorted({*_ALWAYS, *problems, *(_WITH_BODY if body is not None else ())})
+    statuses = sorted({*_ALWAYS, *problems, *(() if public else _WITH_CREDENTIALS), *(() if body is None else _WITH_BODY)})
     refused = {(status, MEDIA_TYPE): OpenApiResponse(ProblemOut, HTTPStatus(status).phrase) for status in statuses}
     if public:
         more["auth"] = []

@@ -1,5 +1,6 @@
 """Documents that follow from the code. `make docs` writes them; a test tells when they are out of date."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pkgutil import walk_packages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ERRORS = ROOT / "docs" / "errors.md"
+CONTRACT = ROOT / "docs" / "openapi.json"
 PACKAGES = ("core", "fleet", "backlog", "capacity", "runtime", "frontend")
 #: Programs and wiring: importing them starts something.
 _NOT_IMPORTED = ("management", "migrations", "demo", "supervisor", "sqlite3", "tether")
@@ -51,6 +53,13 @@ def errors_document() -> str:
     return _HEAD + "\n".join(lines) + "\n"
 
 
+def contract_document() -> str:
+    """`docs/openapi.json` as it should be: what `/api/schema/` serves."""
+    from drf_spectacular.generators import SchemaGenerator  # noqa: PLC0415 - as above
+
+    return json.dumps(SchemaGenerator().get_schema(request=None, public=True), indent=1, ensure_ascii=False, default=str) + "\n"
+
+
 def _below(cls: type) -> Iterator[type]:
     for child in cls.__subclasses__():
         yield child
@@ -71,6 +80,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     import_module("django").setup()
     ERRORS.write_text(errors_document())
+    CONTRACT.write_text(contract_document())
 
 
 if __name__ == "__main__":
