@@ -14,7 +14,7 @@ from .errors import AccessDenied
 from .models import Agent, ApiKey, FormerRuntime, RuntimeKind
 from .principals import Principal
 from .runtimes import merged, shown
-from .services import apply_limits
+from .services import apply_limits, told_of_key
 
 
 # -- Change ----------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def _describe(_principal: Principal, row: Agent, text: str) -> _Told:
     return None if was == text else (was, text)
 
 
-def _hand_on(_principal: Principal, row: Agent, username: str) -> _Told:
+def _hand_on(principal: Principal, row: Agent, username: str) -> _Told:
     heir = User.objects.filter(username=username, is_active=True).first()
     if heir is None:
         raise InvalidFields.of("owner", "owner must be the user name of an active user")
@@ -64,7 +64,9 @@ def _hand_on(_principal: Principal, row: Agent, username: str) -> _Told:
         return None
     was, row.owner = row.owner.get_username(), heir
     # Whoever made them knows them, and they reach what their maker's agents reach.
-    ApiKey.objects.filter(agent=row, revoked_at=None).exclude(owner=heir).update(revoked_at=timezone.now())
+    for key in ApiKey.objects.select_related("owner").filter(agent=row, revoked_at=None).exclude(owner=heir):
+        ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())
+        audit.record(principal, "key_revoked", agent=row, before=told_of_key(key))
     return was, heir.get_username()
 
 

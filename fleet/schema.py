@@ -5,7 +5,7 @@ from rest_framework import serializers
 
 from core.api.schema import LIST_PARAMETERS, operation
 
-from .serializers import AgentIn, AgentOut, AgentPatchIn, RefreshIn, TokenIn
+from .serializers import AgentIn, AgentOut, AgentPatchIn, AuditOut, FleetAuditOut, RefreshIn, TokenIn
 
 
 class TokenOut(serializers.Serializer):
@@ -21,6 +21,22 @@ class AccessOut(serializers.Serializer):
     access = serializers.CharField()
 
 
+class AuditPageOut(serializers.Serializer):
+    """A page of an agent's changes."""
+
+    results = AuditOut(many=True)
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+
+
+class FleetAuditPageOut(serializers.Serializer):
+    """A page of changes."""
+
+    results = FleetAuditOut(many=True)
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+
+
 class AgentPageOut(serializers.Serializer):
     """A page of agents."""
 
@@ -33,6 +49,8 @@ _LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, descripti
 
 token_create = operation("token_create", answers={200: TokenOut}, problems=(429,), body=TokenIn, public=True)
 token_refresh = operation("token_refresh", answers={200: AccessOut}, body=RefreshIn, public=True)
+agent_audit = operation("agent_audit", answers={200: AuditPageOut}, problems=(404,), parameters=LIST_PARAMETERS)
+audit_list = operation("audit_list", answers={200: FleetAuditPageOut}, parameters=LIST_PARAMETERS)
 agent_list = operation("agent_list", answers={200: AgentPageOut}, parameters=LIST_PARAMETERS)
 agent_create = operation(
     "agent_create", answers={201: OpenApiResponse(AgentOut, "It exists now.")}, problems=(409,), body=AgentIn, parameters=[_LOCATION]

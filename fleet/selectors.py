@@ -49,3 +49,8 @@ def effective_limit(agent: Agent, ceiling: int) -> int:
 def audit_of(agent: Agent) -> QuerySet[AuditEntry]:
     """The agent's changes of settings, newest first."""
     return AuditEntry.objects.filter(agent=agent)
+
+
+def audit_of_fleet() -> QuerySet[AuditEntry]:
+    """Every change, each with its agent."""
+    return AuditEntry.objects.select_related("agent").defer("agent__runtime")

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from core import api
 
 from . import limits
 from .first_values import MAX_CEILING
-from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent
+from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent, AuditEntry
 from .runtimes import RuntimeField, RuntimePatchField, shown
 
 
@@ -61,6 +62,33 @@ class AgentOut(api.StrictSerializer):
     def get_runtime(self, agent: Agent) -> dict[str, Any]:
         """Without its secrets."""
         return shown(agent)
+
+
+@extend_schema_field({"description": "Whatever JSON has, null among it."})
+class ToldField(serializers.JSONField):
+    """A setting's value, or what was done."""
+
+
+class AuditOut(serializers.Serializer):
+    """A change: who made it, when, of what, from what and to what."""
+
+    at = serializers.DateTimeField()
+    actor = serializers.CharField(source="actor_name", help_text="A user name; `system` for what ends by itself.")
+    action = serializers.CharField(help_text="The setting that was changed, or what was done.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        """The two whose names are Python's own words, too."""
+        return {**super().get_fields(), "from": ToldField(source="before"), "to": ToldField(source="after")}
+
+
+class FleetAuditOut(AuditOut):
+    """A change of any agent, or of the fleet."""
+
+    agent_name = serializers.SerializerMethodField()
+
+    def get_agent_name(self, entry: AuditEntry) -> str | None:
+        """Null for what is no agent's."""
+        return None if entry.agent is None else entry.agent.name
 
 
 class TokenIn(api.StrictSerializer):

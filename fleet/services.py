@@ -16,6 +16,7 @@ from . import access, audit, keys, limits, locks, overrides, selectors
 from .errors import AccessDenied, AgentExists, UnusableKey
 from .models import Agent, ApiKey, AuditEntry, FleetSettings, KeyScope, RuntimeKind
 from .principals import Principal
+from .runtimes import shown
 
 RESERVED_NAMES = frozenset({"slots"})
 
@@ -41,7 +42,7 @@ def create_agent(
 
     `runtime` is `{"kind", …}`, checked by `serializers.RuntimeField`; `settings` are capacity settings, the others take
     their defaults. Raises `PersonRequired`, `AccessDenied` (a command by anyone but a superuser), `InvalidFields`,
-    `AgentExists`.
+    `AgentExists`. Its first audit entry tells what it was made with, secrets left out.
     """
     access.require_person(principal)
     check_name(name)
@@ -52,7 +53,7 @@ def create_agent(
     own: Any = {key: value for key, value in runtime.items() if key != "kind"}
     try:
         with transaction.atomic():
-            return Agent.objects.create(
+            made = Agent.objects.create(
                 name=name,
                 description=description,
                 owner=principal.user,
@@ -60,6 +61,8 @@ def create_agent(
                 runtime=own,
                 **chosen,
             )
+            audit.record(principal, "created", agent=made, after={"runtime": shown(made), **limits.values(made)})
+            return made
     except IntegrityError as error:
         raise AgentExists(name=name) from error
 
@@ -162,13 +165,26 @@ def set_cap(*, principal: Principal, value: Any, on_full: str | None = None, exp
 
 
 # -- People and keys -------------------------------------------------------------------------------------------------
-def create_key(*, owner: User, scope: str, name: str, agent: Agent | None = None, expires_at: datetime | None = None) -> NewKey:
-    """A new key. Raises `UnusableKey` where the owner may not have one of this scope."""
+def create_key(
+    *,
+    owner: User,
+    scope: str,
+    name: str,
+    agent: Agent | None = None,
+    expires_at: datetime | None = None,
+    principal: Principal | None = None,
+) -> NewKey:
+    """A new key of the owner's, with an audit entry; `principal` None: made by whoever runs this system.
+
+    Raises `UnusableKey` where the owner may not have one of this scope.
+    """
     _check_key(owner, KeyScope(scope), agent)
     key = keys.new_key()
-    row = ApiKey.objects.create(
-        name=name, owner=owner, scope=scope, agent=agent, expires_at=expires_at, prefix=keys.prefix_of(key), digest=keys.digest_of(key)
-    )
+    with transaction.atomic():
+        row = ApiKey.objects.create(
+            name=name, owner=owner, scope=scope, agent=agent, expires_at=expires_at, prefix=keys.prefix_of(key), digest=keys.digest_of(key)
+        )
+        audit.record(principal, "key_made", agent=agent, after=told_of_key(row))
     return NewKey(row=row, key=key)
 
 
@@ -177,7 +193,14 @@ def revoke_key(*, principal: Principal, key: ApiKey) -> None:
     access.require_person(principal)
     if key.owner_id != principal.user.pk and not principal.is_superuser:
         raise AccessDenied
-    ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now())
+    with transaction.atomic():
+        if ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            audit.record(principal, "key_revoked", agent=key.agent, before=told_of_key(key))
+
+
+def told_of_key(key: ApiKey) -> dict[str, str]:
+    """What an audit entry tells of a key: never the key."""
+    return {"name": key.name, "scope": key.scope, "prefix": key.prefix, "owner": key.owner.get_username()}
 
 
 def _check_key(owner: User, scope: KeyScope, agent: Agent | None) -> None:

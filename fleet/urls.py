@@ -9,4 +9,6 @@ urlpatterns = [
     *both("token/", views.TokenView.as_view(), name="token-create"),
     *both("token/refresh/", views.TokenRefreshView.as_view(), name="token-refresh"),
     *both("agents/", views.AgentListView.as_view(), name="agent-list"),
+    *both("agents/<str:name>/audit/", views.AgentAuditView.as_view(), name="agent-audit"),
+    *both("audit/", views.AuditView.as_view(), name="audit-list"),
 ]

@@ -1,6 +1,7 @@
 """Endpoints of the fleet: tokens and agents."""
 
 from django.contrib.auth import authenticate
+from django.db.models import QuerySet
 from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -9,7 +10,8 @@ from core import api
 
 from . import access, schema, selectors, services, throttles, tokens
 from .errors import InvalidCredentials
-from .serializers import AgentIn, AgentOut, RefreshIn, TokenIn, settings_in
+from .models import AuditEntry
+from .serializers import AgentIn, AgentOut, AuditOut, FleetAuditOut, RefreshIn, TokenIn, settings_in
 
 
 class TokenView(api.ApiView):
@@ -71,6 +73,28 @@ class AgentListView(api.ApiView):
         return Response(AgentOut(agent).data, status=201, headers={"Location": f"{reverse('fleet:agent-list')}{agent.name}/"})
 
 
+class AgentAuditView(api.ApiView):
+    """What was changed of one agent. It tells how the agent is reached and who has keys for it: its owner's to know."""
+
+    @schema.agent_audit
+    def get(self, request: Request, name: str) -> Response:
+        """A page of it, newest first."""
+        api.strict_query(request, api.KeysetPagination.parameters)
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.OWN)
+        return _audit(request, selectors.audit_of(agent), AuditOut)
+
+
+class AuditView(api.ApiView):
+    """What was changed of every agent, those deleted among them, and of the fleet."""
+
+    @schema.audit_list
+    def get(self, request: Request) -> Response:
+        """A page of it, newest first."""
+        api.strict_query(request, api.KeysetPagination.parameters)
+        access.require_superuser(self.principal)
+        return _audit(request, selectors.audit_of_fleet(), FleetAuditOut)
+
+
 class AgentView(api.ApiView):
     """One agent, to read; `runtime.views.agents` adds what may start or stop work."""
 
@@ -81,6 +105,10 @@ class AgentView(api.ApiView):
         agents = selectors.living_agents().select_related("owner")
         agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)
         return Response(AgentOut(agent).data, headers={"ETag": api.version_tag(agent.settings_version)})
+
+
+def _audit(request: Request, entries: QuerySet[AuditEntry], shown: type[AuditOut]) -> Response:
+    return api.KeysetPagination.answer(entries, request, lambda entry: shown(entry).data, ordering=("-at", "-id"))
 
 
 def _secret(body: dict[str, str]) -> Response:

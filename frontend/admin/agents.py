@@ -11,8 +11,10 @@ from django.db.models import QuerySet
 from django.forms import ModelForm, Script
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import localtime
 
 from capacity.selectors import Meter
 from core.errors import TrinityError
@@ -91,6 +93,14 @@ class AgentAdmin(Served):
         agent.meter = load_of([agent]).meters.get(agent.name)  # type: ignore[attr-defined]  # as on the rows of the list
         return _meter(agent, height=48, width=12, bare=False)
 
+    @admin.display(description="temporary limit", empty_value="no")
+    def override(self, agent: Agent) -> str | None:
+        """Until when the limit holds, and which one returns then."""
+        if agent.override_until is None:
+            return None
+        until = date_format(localtime(agent.override_until), "DATETIME_FORMAT")
+        return f"until {until}, then {agent.base_max_parallel_tasks} again; a limit typed here is the lasting one"
+
     @admin.display(description="runtime")
     def runtime_shown(self, agent: Agent) -> SafeString:
         """How it is reached, secrets left out."""
@@ -102,7 +112,7 @@ class AgentAdmin(Served):
             return [(None, {"fields": ["name", "description", "runtime", *NAMES]})]
         return [
             (None, {"fields": ["name", "owner", "description", "big_meter", "paused"]}),
-            ("Capacity", {"fields": [*NAMES, "changed_by", "changed_at", "seen_version"]}),
+            ("Capacity", {"fields": [*NAMES, "override", "changed_by", "changed_at", "seen_version"]}),
             ("Runtime", {"fields": ["runtime_shown"]}),
         ]
 
@@ -110,7 +120,7 @@ class AgentAdmin(Served):
         """Of an old agent all but the limits."""
         if obj is None:
             return ()
-        return ("name", "owner", "description", "big_meter", "paused", "changed_by", "changed_at", "runtime_shown")
+        return ("name", "owner", "description", "big_meter", "paused", "override", "changed_by", "changed_at", "runtime_shown")
 
     # -- What is changed
     def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> type[ModelForm]:

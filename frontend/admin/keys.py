@@ -54,7 +54,9 @@ class NewKeyForm(forms.ModelForm):
 
     def _create(self, *, name: str, scope: str, agent: Agent | None, expires_at: Any) -> None:
         try:
-            self.created = services.create_key(owner=self.principal.user, name=name, scope=scope, agent=agent, expires_at=expires_at)
+            self.created = services.create_key(
+                owner=self.principal.user, name=name, scope=scope, agent=agent, expires_at=expires_at, principal=self.principal
+            )
         except TrinityError as refusal:
             self.add_error(None, refusal.detail)
 

@@ -139,6 +139,8 @@ TABLE: dict[str, dict[str, Row]] = {
         "PATCH": row(OWN, 200, {"description": "Another"}),
         "DELETE": row(OWN, 204),
     },
+    "fleet:agent-audit": {"GET": row(OWN)},
+    "fleet:audit-list": {"GET": row(SUPERUSER)},
     # -- Tasks and executions --------------------------------------------------------------------------------------------
     "runtime:task-submit": {"POST": row(SUBMIT, 202, TASK)},
     # Nobody runs it here, and the test's client can't be held.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import redis
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
+from django.utils import timezone
 
+from backlog.models import Execution
 from capacity.manager import CapacityManager
 from fleet import keys
 from fleet.models import Agent, ApiKey, AuditEntry, FleetSettings
@@ -19,6 +22,7 @@ pytestmark = pytest.mark.django_db
 
 LIST = "/admin/fleet/agent/"
 KEYS = "/admin/fleet/apikey/"
+FLEET = "/admin/fleet/fleetsettings/1/change/"
 SignIn = Callable[[User], Client]
 
 
@@ -158,6 +162,21 @@ def test_a_change_that_loses_a_race_after_the_check_is_not_made(
         callback()
     agent.refresh_from_db()
     assert agent.max_parallel_tasks == 7
+
+
+def test_a_limit_typed_while_an_override_lasts_is_the_lasting_one(signed_in: SignIn, save: Save, agent: Agent, owner: User) -> None:
+    Agent.objects.filter(pk=agent.pk).update(
+        max_parallel_tasks=6, base_max_parallel_tasks=3, override_until=timezone.now() + timedelta(hours=1)
+    )
+    client = signed_in(owner)
+    assert "then 3 again" in client.get(f"{LIST}{agent.pk}/change/").text
+    save(client, LIST, row_edit((agent, 6, 6)))
+    agent.refresh_from_db()
+    assert agent.base_max_parallel_tasks == 3
+    save(client, LIST, row_edit((agent, 6, 5)))
+    agent.refresh_from_db()
+    assert (agent.max_parallel_tasks, agent.base_max_parallel_tasks, agent.override_until) == (5, None, None)
+    assert "then 3 again" not in client.get(f"{LIST}{agent.pk}/change/").text
 
 
 @pytest.mark.parametrize("typed", [0, 11, "many", ""])
@@ -303,11 +322,45 @@ def test_one_sees_and_revokes_ones_own_keys_only(signed_in: SignIn, agent: Agent
 
 # -- The fleet and its people ----------------------------------------------------------------------------------------
 def test_the_ceiling_is_a_superusers(signed_in: SignIn, save: Save, superuser: User) -> None:
-    path = "/admin/fleet/fleetsettings/1/change/"
-    assert "was changed successfully" in said(save(signed_in(superuser), path, {"max_parallel_tasks_ceiling": 20}))[0]
+    client = signed_in(superuser)
+    assert "was changed successfully" in said(save(client, FLEET, fleet_edit(max_parallel_tasks_ceiling=20)))[0]
     assert FleetSettings.objects.get().max_parallel_tasks_ceiling == 20
     assert AuditEntry.objects.get().action == "max_parallel_tasks_ceiling"
-    assert "errorlist" in save(signed_in(superuser), path, {"max_parallel_tasks_ceiling": 33}).text
+    assert "errorlist" in save(client, FLEET, fleet_edit(max_parallel_tasks_ceiling=33)).text
+
+
+def test_the_cap_is_set_by_the_services_and_over_nobody_elses_change(
+    signed_in: SignIn, save: Save, api: Any, superuser: User, agent: Agent
+) -> None:
+    client = signed_in(superuser)
+    assert "was changed successfully" in said(save(client, FLEET, fleet_edit(max_concurrent_tasks=1, on_full="queue")))[0]
+    for _ in range(3):
+        api(superuser).post(f"/api/agents/{agent.name}/task", {"message": "m", "async_mode": True}, format="json")
+    stale = fleet_edit(max_concurrent_tasks=3)
+    assert "was changed successfully" in said(save(client, FLEET, fleet_edit(max_concurrent_tasks=2)))[0]
+    assert Execution.objects.filter(status="running").count() == 2
+    assert "The settings changed since you read them" in save(client, FLEET, stale).text
+    assert "was changed successfully" in said(save(client, FLEET, fleet_edit(max_concurrent_tasks="", on_full="reject")))[0]
+    row = FleetSettings.objects.get()
+    assert (row.max_concurrent_tasks, row.on_full, row.cap_version, row.ceiling_version) == (None, "reject", 4, 1)
+    assert Execution.objects.filter(status="running").count() == 3
+    for wrong in (0, 100_001, "many"):
+        assert "errorlist" in save(client, FLEET, fleet_edit(max_concurrent_tasks=wrong)).text
+    assert [(entry.action, entry.before, entry.after) for entry in AuditEntry.objects.order_by("id")] == [
+        ("max_concurrent_tasks", None, 1),
+        ("max_concurrent_tasks", 1, 2),
+        ("max_concurrent_tasks", 2, None),
+        ("on_full", "queue", "reject"),
+    ]
+
+
+def fleet_edit(**typed: Any) -> dict[str, Any]:
+    """The form of the fleet's settings as sent by who sees them as they are and types these."""
+    row = FleetSettings.objects.get()
+    seen = {name: getattr(row, name) for name in ("max_parallel_tasks_ceiling", "max_concurrent_tasks", "on_full")}
+    data = {name: "" if value is None else value for name, value in seen.items()}
+    initial = {f"initial-{name}": value for name, value in data.items()}
+    return {**data, **initial, "seen_ceiling": row.ceiling_version, "seen_cap": row.cap_version, **typed}
 
 
 def test_superusers_make_users(signed_in: SignIn, superuser: User) -> None:
