@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.flows, pytest.mark.django_db(transaction=True), pytest
 
 AGENTS, RUNNING, QUEUED, ENDED = 1000, 3, 3, 4
 #: Whatever the number of agents; the other chores of housekeeping have their share.
-MOST_QUERIES, MOST_TRIPS = 25, 15
+MOST_QUERIES, MOST_TRIPS = 27, 15
 
 
 @pytest.fixture
