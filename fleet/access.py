@@ -11,7 +11,7 @@
 import re
 from enum import StrEnum
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from .errors import AccessDenied, AgentNotFound, CapacityOwnerRequired, OwnerRequired, PersonRequired
 from .models import Agent, Share
@@ -98,6 +98,15 @@ def may_cancel(principal: Principal, agent: Agent, *, submitted_by_id: int | Non
     if principal.is_person:
         return submitted_by_id == principal.user.pk
     return principal.key is not None and submitted_key_id == principal.key.pk
+
+
+def cancellable_by(principal: Principal) -> Q:
+    """The executions that `may_cancel` names, of agents that `principal` may see: the same rule, for many."""
+    if principal.is_superuser:
+        return Q()
+    if principal.is_person:
+        return Q(agent__owner=principal.user.pk) | Q(submitted_by=principal.user.pk)
+    return Q(submitted_key=principal.key.pk) if principal.key is not None else Q(pk=None)
 
 
 def may_still_submit(submitter: Submitter, agent: Agent) -> bool:

@@ -43,6 +43,10 @@ class AlreadyFinished(Conflict):
     """Execution {execution_id} is already {status}"""
 
 
+class NotFinished(Conflict):
+    """Execution {execution_id} is still {status}"""
+
+
 class NoSlotHeld(Conflict):
     """Execution {execution_id} holds no slot"""
 

@@ -2,7 +2,7 @@
 
 from core.urls import both
 
-from .views import agents, capacity, chat, controls, executions, schedules, tasks
+from .views import agents, cancelling, capacity, chat, controls, executions, retries, schedules, tasks
 
 app_name = "runtime"
 urlpatterns = [
@@ -28,7 +28,10 @@ urlpatterns = [
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/", schedules.ScheduleView.as_view(), name="schedule-detail"),
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/run/", schedules.ScheduleRunView.as_view(), name="schedule-run"),
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/firings/", schedules.FiringListView.as_view(), name="firing-list"),
+    *both("agents/<str:name>/executions/<uuid:execution_id>/retry/", retries.AgentRetryView.as_view(), name="agent-execution-retry"),
     *both("executions/", executions.ExecutionListView.as_view(), name="execution-list"),
+    *both("executions/cancel/", cancelling.CancelManyView.as_view(), name="execution-cancel-many"),
+    *both("executions/<uuid:execution_id>/retry/", retries.RetryView.as_view(), name="execution-retry"),
     *both("executions/<uuid:execution_id>/", executions.ExecutionView.as_view(), name="execution-detail"),
     *both("executions/<uuid:execution_id>/events/", executions.EventListView.as_view(), name="event-list"),
     *both("executions/<uuid:execution_id>/cancel/", executions.CancelView.as_view(), name="execution-cancel"),

@@ -9,7 +9,8 @@ from backlog.models import Status, Trigger
 from core.api.schema import LIST_PARAMETERS, operation
 
 from ..serializers.controls import NothingIn
-from ..serializers.executions import EventOut, ExecutionOut, QueuedOut
+from ..serializers.executions import CancelManyIn, EventOut, ExecutionOut, QueuedOut
+from .tasks import RETRY_HEADERS, AcceptedOut
 
 
 class ExecutionPageOut(serializers.Serializer):
@@ -74,6 +75,33 @@ def execution_cancel(name: str) -> Any:
     """A cancel, by the path that is called `name`."""
     answers = {200: OpenApiResponse(CancelOut, "It is over."), 202: OpenApiResponse(CancelOut, "Its work is being stopped.")}
     return operation(name, answers=answers, problems=(404, 409), body=NothingIn)
+
+
+class CancelledManyOut(serializers.Serializer):
+    """What became of those that match."""
+
+    cancelled = serializers.IntegerField(help_text="Over now.")
+    cancelling = serializers.IntegerField(help_text="Their work is being stopped.")
+
+
+execution_cancel_many = operation("execution_cancel_many", answers={200: CancelledManyOut}, body=CancelManyIn)
+
+
+class RetriedOut(AcceptedOut):
+    """A new execution that does a finished one again."""
+
+    retry_of = serializers.UUIDField()
+
+
+def execution_retry(name: str) -> Any:
+    """A retry, by the path that is called `name`."""
+    return operation(
+        name,
+        answers={202: OpenApiResponse(RetriedOut, "The new one runs, or waits in line.")},
+        problems=(404, 409, 422, 429),
+        body=NothingIn,
+        parameters=RETRY_HEADERS,
+    )
 
 
 queue_detail = operation("queue_detail", answers={200: QueueOut}, problems=(404,), parameters=LIST_PARAMETERS)

@@ -22,12 +22,13 @@ class AcceptedOut(serializers.Serializer):
 _REPLAYED = header("Idempotent-Replayed", "`true` where an earlier request with the same key made the execution.", answers=[200, 202])
 SUBMIT_HEADERS = [
     header("Idempotency-Key", "1 to 255 visible ASCII characters, kept for a day: the same request again answers with the same execution."),
-    header("Prefer", "`respond-async`, or `wait=N` (1..600): 202 after N seconds; or both: as the first, with the result if it is in time."),
+    header("Prefer", "`respond-async`, or `wait=N` (1..600): 202 after N seconds; both: the first, with the result if it is in time."),
     header("X-Source-Agent", "The agent whose key this is; any other name is refused."),
     header("Location", "The execution.", answers=[202]),
     header("Preference-Applied", "The preference that was followed.", answers=[200, 202, 409, 502, 504]),
     _REPLAYED,
 ]
+RETRY_HEADERS = [parameter for parameter in SUBMIT_HEADERS if parameter.name not in ("Prefer", "Preference-Applied")]
 task_submit = operation(
     "task_submit",
     answers={200: OpenApiResponse(ExecutionOut, "The result."), 202: OpenApiResponse(AcceptedOut, "It runs, or waits in line.")},

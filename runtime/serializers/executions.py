@@ -7,8 +7,12 @@ from rest_framework import serializers
 
 from backlog.models import Execution, ExecutionEvent, Status, Trigger
 from backlog.selectors import PREVIEW_CHARACTERS
+from core import api
 
 from ..standing import Standing, WaitingFor
+
+#: As many as a page of a list has at most.
+MOST_IDS = 200
 
 
 class SourceOut(serializers.Serializer):
@@ -128,6 +132,27 @@ class QueuedOut(InLine, serializers.Serializer):
     def get_message_preview(self, row: Execution) -> str:
         """The message's beginning."""
         return row.message[:PREVIEW_CHARACTERS]
+
+
+class CancelManyIn(api.StrictSerializer):
+    """Which executions are to be cancelled: those that every filter names, and one there must be."""
+
+    status = api.ListField(
+        child=api.ChoiceField(choices=Status.choices), min_length=1, max_length=len(Status.values), required=False,
+        help_text="Any of these; what has ended stays as it is.",
+    )  # fmt: skip
+    triggered_by = api.ChoiceField(choices=Trigger.choices, required=False)
+    session_id = api.UUIDField(required=False)
+    agent = api.CharField(max_length=500, required=False, help_text="The agent's name.")
+    since = api.DateTimeField(required=False, help_text="Made then or later.")
+    until = api.DateTimeField(required=False, help_text="Made before.")
+    ids = api.ListField(child=api.UUIDField(), min_length=1, max_length=MOST_IDS, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Nobody cancels everything by leaving everything out."""
+        if not attrs:
+            raise serializers.ValidationError(f"At least one of {', '.join(self.fields)} is required", code="required")
+        return attrs
 
 
 class EventOut(serializers.ModelSerializer):

@@ -49,6 +49,8 @@ class TaskRequest:
     triggered_by: Trigger = Trigger.MANUAL
     idempotency: IdempotencyRequest | None = None
     execution_id: uuid.UUID | None = None
+    #: The execution that this one does again.
+    retry_of_id: uuid.UUID | None = None
     #: `session_id` is new: the session is made with the execution.
     opens_session: bool = False
     #: It waits in line only while its caller is seen to.
@@ -165,6 +167,7 @@ def _draft(*, sender: Sender, agent: Agent, request: TaskRequest) -> Draft:
         max_turns=request.max_turns,
         metadata=request.metadata or {},
         priority=request.priority,
+        retry_of_id=request.retry_of_id,
         idempotency=request.idempotency,
     )
 

@@ -1,7 +1,6 @@
 """Reading executions, one agent's line, and the cancel of one execution."""
 
 import uuid
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,9 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backlog import selectors as backlog
-from backlog.models import LINE, TERMINAL, Execution, Status, Trigger
+from backlog.models import LINE, TERMINAL, Execution
 from core import api
-from core.api.queries import Reader
 from fleet import access
 from fleet.selectors import fleet_settings
 
@@ -24,24 +22,11 @@ from ..serializers.controls import NothingIn
 from ..serializers.executions import EventOut, ExecutionOut, QueuedOut
 from ..services import controls
 from ..standing import standings
+from .filters import FILTERS, lookups_of
 
 LONGEST_WAIT_SECONDS = 60
 EVENTS_A_PAGE = 500
 LARGEST_SEQ = 2**63 - 1
-
-_FILTERS: dict[str, Reader] = {
-    "status": api.choices(Status.values, repeat=True),
-    "triggered_by": api.choices(Trigger.values),
-    "session_id": api.unique_id(),
-    "since": api.moment(),
-    "until": api.moment(),
-    **api.KeysetPagination.parameters,
-}
-_LOOKUPS = {"status": "status__in", "triggered_by": "triggered_by", "session_id": "session_id", "agent": "agent_name"}
-#: `since` is part of the span, `until` is not. Compared with the moment just before: SQLite compares moments as text, and one
-#: that it stamped itself has fewer digits than the same one sent.
-_SPAN = {"since": "created_at__gt", "until": "created_at__lte"}
-_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ExecutionListView(api.ApiView):
@@ -50,7 +35,7 @@ class ExecutionListView(api.ApiView):
     @schema.execution_list
     def get(self, request: Request) -> Response:
         """A page of them, newest first."""
-        asked = api.strict_query(request, {"agent": api.text(), **_FILTERS})
+        asked = api.strict_query(request, {"agent": api.text(), **FILTERS})
         return _page(request, selectors.executions_for(self.principal), asked)
 
 
@@ -60,7 +45,7 @@ class AgentExecutionListView(api.ApiView):
     @schema.agent_execution_list
     def get(self, request: Request, name: str) -> Response:
         """A page of them, newest first."""
-        asked = api.strict_query(request, _FILTERS)
+        asked = api.strict_query(request, FILTERS)
         agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ)
         return _page(request, selectors.executions_of(agent), asked)
 
@@ -146,12 +131,6 @@ class QueueView(api.ApiView):
 
 
 def _page(request: Request, rows: QuerySet[Execution], asked: dict[str, Any]) -> Response:
-    wanted = rows.filter(**{lookup: asked[name] for name, lookup in _LOOKUPS.items() if name in asked})
-    wanted = wanted.filter(**{lookup: _just_before(asked[name]) for name, lookup in _SPAN.items() if name in asked})
     pages = api.KeysetPagination()
-    found = pages.paginate_queryset(wanted, request)
+    found = pages.paginate_queryset(rows.filter(**lookups_of(asked)), request)
     return pages.get_paginated_response(list(ExecutionOut(found, many=True, context={"standings": standings(found)}).data))
-
-
-def _just_before(moment: datetime) -> datetime:
-    return max(moment, _FIRST_MOMENT) - timedelta(microseconds=1)

@@ -37,6 +37,7 @@ SHOWN_BY = {
     "invalid_token": "fleet/test_tokens_api.py::test_a_refresh_token_that_is_none_is_invalid",
     "lease_lost": "runtime/test_releases.py::test_force_frees_at_once_fences_the_run_and_tells_its_work_to_stop",
     "method_not_allowed": "core/test_problems.py::test_another_method_is_refused_with_those_that_there_are",
+    "not_finished": "runtime/test_retries.py::test_what_has_not_finished_is_not_retried",
     "no_slot_held": "runtime/test_releases.py::test_nobody_elses_slot_is_freed",
     "not_authenticated": "runtime/test_submit.py::test_strangers_and_unknown_agents_are_told_apart",
     "not_found": "core/test_problems.py::test_an_unknown_path_is_a_problem",

@@ -149,10 +149,13 @@ TABLE: dict[str, dict[str, Row]] = {
     "runtime:execution-detail": {"GET": row(READ)},
     "runtime:event-list": {"GET": row(READ)},
     "runtime:execution-cancel": {"POST": row(CANCEL, 200, {})},
+    "runtime:execution-cancel-many": {"POST": row(SIGNED_IN, 200, {"status": ["queued"]})},
+    "runtime:execution-retry": {"POST": row(SUBMIT, 202, {}, at=lambda cast: {"execution_id": cast.ended.pk})},
     "runtime:agent-execution-list": {"GET": row(READ)},
     "runtime:agent-execution-detail": {"GET": row(READ)},
     "runtime:agent-event-list": {"GET": row(READ)},
     "runtime:agent-execution-cancel": {"POST": row(CANCEL, 200, {})},
+    "runtime:agent-execution-retry": {"POST": row(SUBMIT, 202, {}, at=lambda cast: {"execution_id": cast.ended.pk})},
     "runtime:queue-detail": {"GET": row(READ)},
     # -- Capacity and controls -------------------------------------------------------------------------------------------
     "runtime:slots-list": {"GET": row(SIGNED_IN)},
