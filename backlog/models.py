@@ -77,9 +77,7 @@ class Execution(models.Model):
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     submitted_key = models.ForeignKey("fleet.ApiKey", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     #: The public link that it came by. Without an index: nobody looks for a link's executions, only whether one is its own.
-    public_link = models.ForeignKey(
-        "fleet.PublicLink", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
-    )
+    public_link = models.ForeignKey("fleet.PublicLink", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
 
     response = models.TextField(null=True, blank=True)  # noqa: DJ001 - null: no response, "": an empty one
     error_code = models.CharField(max_length=32, blank=True, default="")

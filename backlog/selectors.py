@@ -160,7 +160,7 @@ def submitter_of(row: Execution) -> Submitter:
     read: Any = row
     return Submitter(
         kind=row.source_kind, name=row.source_name, user_id=row.submitted_by_id, key_id=row.submitted_key_id,
-        active=bool(read.caller_active) and read.key_revoked_at is None,
+        active=bool(read.caller_active) and read.key_revoked_at is None, link_id=row.public_link_id,
     )  # fmt: skip
 
 

@@ -5,12 +5,14 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+
+from .networks import networks
 
 T = TypeVar("T")
 
@@ -25,6 +27,8 @@ class Setting(Generic[T]):
     minimum: float | None = None
     #: What a text must look like, and what such a text is called.
     shape: tuple[str, str] | None = None
+    #: What raises `ValueError` for a value that is none, and what a right one is called.
+    check: tuple[Callable[[Any], object], str] | None = None
 
     @overload
     def __get__(self, instance: None, owner: type) -> "Setting[T]": ...
@@ -43,7 +47,15 @@ class Setting(Generic[T]):
             raise ImproperlyConfigured(f"{self.name} must be at least {self.minimum}, not {text}")
         if self.shape is not None and not re.fullmatch(self.shape[0], text):
             raise ImproperlyConfigured(f"{self.name}: {text!r} is not {self.shape[1]}")
+        if self.check is not None:
+            self._check(value, *self.check, text=text)
         return value
+
+    def _check(self, value: T, check: Callable[[Any], object], called: str, *, text: str) -> None:
+        try:
+            check(value)
+        except ValueError as error:
+            raise ImproperlyConfigured(f"{self.name}: {text!r} is not {called}: {error}") from error
 
     def _converted(self, text: str) -> Any:
         if isinstance(self.default, bool):
@@ -96,6 +108,18 @@ class Conf:
         "10/min",
         "Logins and token requests per address and user name.",
         shape=(r"[1-9][0-9]*/(s|sec|second|m|min|minute|h|hour|d|day)", "a rate such as 10/min"),
+    )
+    public_rate = Setting(
+        "TRINITY_PUBLIC_RATE",
+        "30/min",
+        "Messages by public links, per client address.",
+        shape=(r"[1-9][0-9]*/(s|sec|second|m|min|minute|h|hour|d|day)", "a rate such as 30/min"),
+    )
+    trusted_proxies = Setting(
+        "TRINITY_TRUSTED_PROXIES",
+        (),
+        "Addresses and networks of proxies whose X-Forwarded-For is believed; empty: none.",
+        check=(networks, "a list of addresses and networks"),
     )
     agent_work_dir = Setting("TRINITY_AGENT_WORK_DIR", "", "Where command agents without a `cwd` work; empty: in the data directory.")
     allow_private_addresses = Setting(

@@ -6,6 +6,8 @@
 | superuser | every verb | every verb | every verb |
 | agent key | read, submit: its own agent and all that its owner reaches | | none |
 | system key | read, submit | read, submit | read, submit |
+
+A public link is nobody's credential: who has it may send its one agent messages, for as long as neither is gone.
 """
 
 import re
@@ -14,8 +16,8 @@ from enum import StrEnum
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from .errors import AccessDenied, AgentNotFound, CapacityOwnerRequired, OwnerRequired, PersonRequired
-from .models import Agent, Share
-from .principals import Principal, PrincipalKind, Submitter
+from .models import Agent, PublicLink, Share
+from .principals import PUBLIC, Principal, PrincipalKind, Submitter
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -59,6 +61,12 @@ def require_person(principal: Principal) -> None:
     """Raise `PersonRequired` unless a person asks."""
     if not principal.is_person:
         raise PersonRequired
+
+
+def require_system(principal: Principal) -> None:
+    """Raise `AccessDenied` unless the system asks: internal endpoints are for its keys alone."""
+    if principal.kind is not PrincipalKind.SYSTEM:
+        raise AccessDenied
 
 
 def require_superuser(principal: Principal) -> None:
@@ -112,8 +120,11 @@ def cancellable_by(principal: Principal) -> Q:
 def may_still_submit(submitter: Submitter, agent: Agent) -> bool:
     """Whether who submitted a task to `agent` could do so now.
 
-    A key that was revoked since has lost it, one that merely expired has not. No query where the agent is their own.
+    A key or a public link that was revoked since has lost it, a key that merely expired has not. No query where the agent is
+    their own.
     """
+    if submitter.kind == PUBLIC:
+        return PublicLink.objects.filter(pk=submitter.link_id, agent=agent, revoked_at=None).exists()
     if submitter.kind not in {"user", *PrincipalKind} or (submitter.user_id is None and not submitter.name):
         return True  # a source with rules of its own, or none named
     if submitter.user_id is None or not submitter.active or (submitter.kind != "user" and submitter.key_id is None):

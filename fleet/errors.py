@@ -7,6 +7,10 @@ class AgentNotFound(NotFound):
     """Agent not found"""
 
 
+class PublicLinkNotFound(NotFound):
+    """Public link not found"""
+
+
 class AccessDenied(Forbidden):
     """Access denied"""
 

@@ -16,6 +16,10 @@ class PrincipalKind(StrEnum):
     SYSTEM = "system"
 
 
+#: The kind of source of what comes by a public link.
+PUBLIC = "public"
+
+
 @dataclass(frozen=True)
 class Source:
     """Where an execution says it comes from."""
@@ -78,7 +82,7 @@ class Submitter:
     """Who submitted an execution some time ago, as far as it is still known.
 
     `kind` and `name` are the `Source` of then; `user_id` and `key_id` are None for those that are gone; `active`: neither is
-    the person shut out nor the key revoked.
+    the person shut out nor the key revoked. `link_id` is the public link's that it came by.
     """
 
     kind: str
@@ -86,6 +90,7 @@ class Submitter:
     user_id: int | None
     key_id: int | None
     active: bool
+    link_id: int | None = None
 
     def principal(self) -> Principal | None:
         """Whom they are now; reads them. None where they are gone by now."""

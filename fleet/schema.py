@@ -5,7 +5,7 @@ from rest_framework import serializers
 
 from core.api.schema import LIST_PARAMETERS, operation
 
-from .serializers import AgentIn, AgentOut, AgentPatchIn, AuditOut, FleetAuditOut, RefreshIn, TokenIn
+from .serializers import AgentIn, AgentOut, AgentPatchIn, AuditOut, FleetAuditOut, PublicLinkIn, PublicLinkOut, RefreshIn, TokenIn
 
 
 class TokenOut(serializers.Serializer):
@@ -45,6 +45,21 @@ class AgentPageOut(serializers.Serializer):
     previous = serializers.URLField(allow_null=True)
 
 
+class PublicLinkPageOut(serializers.Serializer):
+    """A page of public links."""
+
+    results = PublicLinkOut(many=True)
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+
+
+class NewPublicLinkOut(PublicLinkOut):
+    """A public link just made: its token is shown this once."""
+
+    token = serializers.CharField()
+    url = serializers.CharField(help_text="Where messages are sent: a path of this server.")
+
+
 _LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, description="The agent.", response=[201])
 
 token_create = operation("token_create", answers={200: TokenOut}, problems=(429,), body=TokenIn, public=True)
@@ -62,4 +77,12 @@ agent_detail = operation("agent_detail", answers={200: AgentOut}, problems=(404,
 agent_update = operation("agent_update", answers={200: AgentOut}, problems=(404, 412), body=AgentPatchIn, parameters=[_IF_MATCH, _TAG])
 agent_delete = operation(
     "agent_delete", answers={204: OpenApiResponse(description="It is gone; what of it still runs is being stopped.")}, problems=(404,)
+)
+
+public_link_list = operation("public_link_list", answers={200: PublicLinkPageOut}, problems=(404,), parameters=LIST_PARAMETERS)
+public_link_create = operation(
+    "public_link_create", answers={201: OpenApiResponse(NewPublicLinkOut, "It leads to the agent now.")}, problems=(404,), body=PublicLinkIn
+)
+public_link_delete = operation(
+    "public_link_delete", answers={204: OpenApiResponse(description="It leads nowhere any more.")}, problems=(404,)
 )

@@ -9,7 +9,7 @@ from core import api
 
 from . import limits
 from .first_values import MAX_CEILING
-from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent, AuditEntry
+from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent, AuditEntry, PublicLink
 from .runtimes import RuntimeField, RuntimePatchField, shown
 
 
@@ -89,6 +89,27 @@ class FleetAuditOut(AuditOut):
     def get_agent_name(self, entry: AuditEntry) -> str | None:
         """Null for what is no agent's."""
         return None if entry.agent is None else entry.agent.name
+
+
+class PublicLinkIn(api.StrictSerializer):
+    """A new public link."""
+
+    name = api.CharField(max_length=100, blanks=False, help_text="For its owner, and the source of what comes by it.")
+
+
+class PublicLinkOut(serializers.Serializer):
+    """A public link as its owner sees it ever after."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    prefix = serializers.CharField(help_text="The beginning of its token.")
+    created_by = serializers.SerializerMethodField()
+    created_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+    def get_created_by(self, link: PublicLink) -> str | None:
+        """Their user name; null where they are gone."""
+        return None if link.created_by is None else link.created_by.get_username()
 
 
 class TokenIn(api.StrictSerializer):

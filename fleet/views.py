@@ -1,5 +1,8 @@
 """Endpoints of the fleet: tokens and agents."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.contrib.auth import authenticate
 from django.db.models import QuerySet
 from django.urls import reverse
@@ -8,10 +11,10 @@ from rest_framework.response import Response
 
 from core import api
 
-from . import access, schema, selectors, services, throttles, tokens
+from . import access, public_links, schema, selectors, services, throttles, tokens
 from .errors import InvalidCredentials
 from .models import AuditEntry
-from .serializers import AgentIn, AgentOut, AuditOut, FleetAuditOut, RefreshIn, TokenIn, settings_in
+from .serializers import AgentIn, AgentOut, AuditOut, FleetAuditOut, PublicLinkIn, PublicLinkOut, RefreshIn, TokenIn, settings_in
 
 
 class TokenView(api.ApiView):
@@ -111,5 +114,38 @@ def _audit(request: Request, entries: QuerySet[AuditEntry], shown: type[AuditOut
     return api.KeysetPagination.answer(entries, request, lambda entry: shown(entry).data, ordering=("-at", "-id"))
 
 
-def _secret(body: dict[str, str]) -> Response:
-    return Response(body, headers={"Cache-Control": "no-store"})
+class PublicLinkListView(api.ApiView):
+    """An agent's public links, and new ones."""
+
+    @schema.public_link_list
+    def get(self, request: Request, name: str) -> Response:
+        """A page of those that work, newest first."""
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.OWN)
+        api.strict_query(request, api.KeysetPagination.parameters)
+        return api.KeysetPagination.answer(public_links.links_of(agent), request, lambda link: PublicLinkOut(link).data)
+
+    @schema.public_link_create
+    def post(self, request: Request, name: str) -> Response:
+        """201 with the token, this once."""
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.OWN)
+        api.strict_query(request)
+        body = PublicLinkIn.read(request)
+        made = public_links.create_link(principal=self.principal, agent=agent, name=body["name"])
+        url = f"{reverse('fleet:agent-list').removesuffix('agents/')}public/chat/{made.token}"
+        return _secret({**PublicLinkOut(made.row).data, "token": made.token, "url": url}, status=201)
+
+
+class PublicLinkView(api.ApiView):
+    """One public link."""
+
+    @schema.public_link_delete
+    def delete(self, request: Request, name: str, link_id: int) -> Response:
+        """204; the link leads nowhere any more."""
+        agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.OWN)
+        api.strict_query(request)
+        public_links.revoke_link(principal=self.principal, agent=agent, link_id=link_id)
+        return Response(status=204)
+
+
+def _secret(body: Mapping[str, Any], *, status: int = 200) -> Response:
+    return Response(body, status=status, headers={"Cache-Control": "no-store"})

@@ -2,7 +2,7 @@
 
 from core.urls import both
 
-from .views import agents, cancelling, capacity, chat, controls, executions, retries, schedules, tasks
+from .views import agents, cancelling, capacity, chat, controls, executions, internal, public, retries, schedules, tasks
 
 app_name = "runtime"
 urlpatterns = [
@@ -29,6 +29,9 @@ urlpatterns = [
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/run/", schedules.ScheduleRunView.as_view(), name="schedule-run"),
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/firings/", schedules.FiringListView.as_view(), name="firing-list"),
     *both("agents/<str:name>/executions/<uuid:execution_id>/retry/", retries.AgentRetryView.as_view(), name="agent-execution-retry"),
+    *both("public/chat/<str:token>", public.PublicChatView.as_view(), name="public-chat"),
+    *both("public/executions/<str:token>/<uuid:execution_id>", public.PublicExecutionView.as_view(), name="public-execution"),
+    *both("internal/execute-task", internal.ExecuteTaskView.as_view(), name="internal-execute-task"),
     *both("executions/", executions.ExecutionListView.as_view(), name="execution-list"),
     *both("executions/cancel/", cancelling.CancelManyView.as_view(), name="execution-cancel-many"),
     *both("executions/<uuid:execution_id>/retry/", retries.RetryView.as_view(), name="execution-retry"),

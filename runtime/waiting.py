@@ -50,6 +50,8 @@ class EndOfTask:
     #: The answer to a caller whose wait ends before the task does.
     late: Callable[[Execution], Answer]
     headers: Mapping[str, str] = field(default_factory=dict)
+    #: What those who are told nothing of the inside get: another body, and no words of the agent's about a failure.
+    body: Callable[[Execution], dict[str, Any]] | None = None
 
     def __call__(self, *, timed_out: bool) -> Answer:
         """200 with a success; raises a failure as its error. The row decides, not `timed_out`: they may race."""
@@ -57,8 +59,8 @@ class EndOfTask:
         if row.status not in TERMINAL:
             return self.late(row)
         if row.status != Status.SUCCESS:
-            raise failure(row, headers=self.headers)
-        return Answer.json(200, rendered(row), headers=self.headers)
+            raise failure(row, headers=self.headers, in_its_words=self.body is None)
+        return Answer.json(200, (self.body or rendered)(row), headers=self.headers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +104,13 @@ def location_of(execution_id: uuid.UUID) -> str:
     return reverse("runtime:execution-detail", args=[execution_id])
 
 
-def failure(row: Execution, *, headers: Mapping[str, str]) -> TrinityError:
-    """The error that an execution which ended without success is to whoever waited for it."""
+def failure(row: Execution, *, headers: Mapping[str, str], in_its_words: bool = True) -> TrinityError:
+    """The error that an execution which ended without success is to whoever waited for it; in our own sentence if so asked."""
     if row.status == Status.CANCELLED:
         kind = AgentDeleted if row.error_code == AgentDeleted.code else Cancelled
         return kind(execution_id=row.pk, headers=headers)
-    return _FAILURES.get(row.error_code, AgentError)(row.error or None, execution_id=row.pk, headers=headers)
+    sentence = row.error if in_its_words and row.error else None
+    return _FAILURES.get(row.error_code, AgentError)(sentence, execution_id=row.pk, headers=headers)
 
 
 def still_going(row: Execution, *, headers: Mapping[str, str]) -> TrinityError:

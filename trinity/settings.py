@@ -197,6 +197,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    # Fields of these names have other choices elsewhere.
+    "ENUM_NAME_OVERRIDES": {"ExecutionStatus": "backlog.models.Status", "ExecutionTrigger": "backlog.models.Trigger"},
     "PREPROCESSING_HOOKS": ["core.api.schema.one_path_each"],
 }
 

@@ -43,6 +43,7 @@ SHOWN_BY = {
     "not_found": "core/test_problems.py::test_an_unknown_path_is_a_problem",
     "owner_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
     "person_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
+    "public_link_not_found": "fleet/test_public_links.py::test_a_link_is_the_agents_own",
     "queue_full": "runtime/test_chat.py::test_three_turns_of_an_agent_wait_and_the_fourth_is_refused",
     "schedule_exists": "runtime/test_schedules.py::test_a_name_is_there_once",
     "schedule_not_found": "runtime/test_schedules.py::test_what_is_not_there_or_anothers_is_not_found",

@@ -22,7 +22,9 @@ from capacity.manager import CapacityManager
 from core.api import unknown_path
 from core.redis import client
 from fleet import tokens
-from fleet.models import Agent, ApiKey, Share
+from fleet.models import Agent, ApiKey, PublicLink, Share
+from fleet.principals import Principal
+from fleet.public_links import create_link
 from fleet.services import create_key
 from tests.architecture.who_may import AGENT_NOT_FOUND, PERSON_REQUIRED, SAFE, TABLE, Cast, Row, Told
 
@@ -83,7 +85,7 @@ def ask(stage: Stage, valkey: redis.Redis, settings: Any) -> Callable[..., Told]
         is_problem = answer.get("Content-Type") == "application/problem+json"
         return answer.status_code, answer.json()["code"] if is_problem else None
 
-    settings.TRINITY_LOGIN_RATE = "1000/min"
+    settings.TRINITY_LOGIN_RATE = settings.TRINITY_PUBLIC_RATE = "1000/min"
     stage.open_slots()
     return request
 
@@ -96,12 +98,14 @@ def _stage() -> Stage:
         _agent(name, its_owner) for name, its_owner in (("agent", owner), ("sister", owner), ("other", stranger), ("gone", owner))
     )
     Share.objects.create(agent=agent, user=friend)
+    link = create_link(principal=Principal.of_user(owner), agent=agent, name="website")
+    PublicLink.objects.filter(pk=link.row.pk).update(last_used_at=timezone.now())
     client().flushdb()
     CapacityManager().rebuild()
     slots = {key: client().dump(key) for key in client().scan_iter() if client().ttl(key) == -1}
     bearers = {
         "nonsense token": "abc",
-        "public link's token": "x" * 43,
+        "public link's token": link.token,
         "refresh token": tokens.issue(owner).refresh,
         "expired token": _expired(owner),
         "revoked key": _key(owner, revoked_at=timezone.now()),
@@ -135,6 +139,8 @@ def _stage() -> Stage:
         friend=friend,
         waiting=_execution(agent, friend, status=Status.QUEUED),
         ended=_execution(agent, friend, status=Status.SUCCESS, response="done", completed_at=timezone.now()),
+        link=link,
+        by_link=_execution(agent, None, status=Status.SUCCESS, completed_at=timezone.now(), public_link=link.row),
     )
     cookies = {who: {name: morsel.value for name, morsel in one.cookies.items()} for who, one in clients.items()}
     return Stage(cast=cast, clients=clients, cookies=cookies, slots=slots)
@@ -144,8 +150,8 @@ def _agent(name: str, owner: User) -> Agent:
     return Agent.objects.create(name=name, owner=owner, runtime_kind="http", runtime={"url": "http://127.0.0.1:9"})
 
 
-def _execution(agent: Agent, by: User, **columns: Any) -> Execution:
-    values = {"message": "hello", "timeout_seconds": 60, "submitted_by": by, "source_name": by.username} | columns
+def _execution(agent: Agent, by: User | None, **columns: Any) -> Execution:
+    values = {"message": "hello", "timeout_seconds": 60, "submitted_by": by, "source_name": by.username if by else ""} | columns
     return Execution.objects.create(agent=agent, agent_name=agent.name, **values)
 
 

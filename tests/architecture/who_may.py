@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 
 from backlog.models import Execution
 from fleet.models import Agent
+from fleet.public_links import NewLink
 
 #: A status and a problem's code; None where it is no problem.
 Told = tuple[int, str | None]
@@ -86,10 +87,13 @@ class Cast:
     waiting: Execution
     #: Ended; the friend submitted it.
     ended: Execution
+    #: Leads to the agent, and what came by it.
+    link: NewLink
+    by_link: Execution
 
     def places(self) -> dict[str, Any]:
         """What stands for each placeholder of a path."""
-        return {"name": self.agent.name, "execution_id": self.waiting.pk}
+        return {"name": self.agent.name, "execution_id": self.waiting.pk, "link_id": self.link.row.pk, "token": self.link.token}
 
 
 Body = Mapping[str, Any] | Callable[[Cast], Mapping[str, Any]]
@@ -139,12 +143,20 @@ TABLE: dict[str, dict[str, Row]] = {
         "PATCH": row(OWN, 200, {"description": "Another"}),
         "DELETE": row(OWN, 204),
     },
+    "fleet:public-link-list": {"GET": row(OWN), "POST": row(OWN, 201, {"name": "another"})},
+    "fleet:public-link-detail": {"DELETE": row(OWN, 204)},
     "fleet:agent-audit": {"GET": row(OWN)},
     "fleet:audit-list": {"GET": row(SUPERUSER)},
     # -- Tasks and executions --------------------------------------------------------------------------------------------
     "runtime:task-submit": {"POST": row(SUBMIT, 202, TASK)},
     # Nobody runs it here, and the test's client can't be held.
     "runtime:chat-turn": {"POST": row(SUBMIT, (504, "wait_timeout"), {"message": "hello"})},
+    # Others wait for the slot, and whoever has a link never does.
+    "runtime:public-chat": {"POST": row(PUBLIC, (429, "at_capacity"), TASK)},
+    "runtime:public-execution": {"GET": row(PUBLIC, at=lambda cast: {"execution_id": cast.by_link.pk})},
+    "runtime:internal-execute-task": {
+        "POST": row(SYSTEM, 202, lambda cast: TASK | {"agent_name": cast.agent.name, "triggered_by": "schedule"})
+    },
     "runtime:execution-list": {"GET": row(SIGNED_IN)},
     "runtime:execution-detail": {"GET": row(READ)},
     "runtime:event-list": {"GET": row(READ)},
