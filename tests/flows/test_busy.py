@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -50,6 +51,25 @@ def test_the_sweep_and_the_reconciler_work_beside_runs_that_take_every_thread(
     until(lambda: execution(api, running)["status"] == "failed", float(stack.env["TRINITY_LEASE_SECONDS"]) + 10)
     assert execution(api, running)["error_code"] == "worker_lost"
     assert agent_server.at("long").active == 2
+
+
+def test_schedules_fire_on_time_beside_runs_that_take_every_thread(
+    stack: Stack, busy: StackProcess, agent_server: AgentServer, until: Until
+) -> None:
+    api = stack.api()
+    agent = stack.make_agent(runtime={"kind": "http", "url": agent_server.at("scheduled").url}, limit=1)
+    made = api.post(f"/api/agents/{agent}/schedules/", json={"name": "often", "message": "soon", "interval_seconds": 10}).json()
+    path = f"/api/agents/{agent}/schedules/{made['id']}/"
+    assert made["last_firing"] is None
+    first = until(lambda: api.get(path).json()["last_firing"], 20)
+    assert first["due_at"] == made["next_run_at"]
+    until(lambda: api.get(path).json()["last_firing"]["outcome"] == "submitted")
+    fired = execution(api, api.get(path).json()["last_firing"]["execution_id"])
+    late = datetime.fromisoformat(fired["created_at"]) - datetime.fromisoformat(first["due_at"])
+    assert timedelta() <= late < timedelta(seconds=5)
+    assert (fired["status"], fired["waiting_for"]) == ("running", "worker")
+    assert agent_server.at("long").active == 2
+    assert api.delete(path).status_code == 204
 
 
 def test_no_message_waits_at_a_busy_worker_while_another_is_idle(
