@@ -1,6 +1,6 @@
 """Under a fleet cap: whose turn it is for a free place, and whether somebody waits for one."""
 
-from django.db.models import F, QuerySet, Subquery
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from backlog import selectors as rows
@@ -18,11 +18,12 @@ def fleet_cap() -> int | None:
 def in_turn() -> QuerySet[Agent, tuple[int, str, int, int | None]]:
     """Id, name, stored limit and ceiling of the agents that may be drained, the one first that was served the longest ago.
 
-    The ceiling is None while the fleet is paused.
+    Of those never served, the one first whose head has waited the longest. The ceiling is None while the fleet is paused.
     """
     ceiling = FleetSettings.objects.filter(pk=1, paused=False).values("max_parallel_tasks_ceiling")
     waiting = rows.agents_waiting().filter(paused=False).annotate(ceiling=Subquery(ceiling))
-    by_turn = waiting.order_by(F("served_at").asc(nulls_first=True), "pk")
+    head = rows.startable(OuterRef("pk")).values("queued_at")[:1]  # type: ignore[arg-type]  # of each agent
+    by_turn = waiting.order_by(F("served_at").asc(nulls_first=True), Subquery(head), "pk")
     return by_turn.values_list("pk", "name", "max_parallel_tasks", "ceiling")
 
 

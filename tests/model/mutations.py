@@ -158,6 +158,7 @@ MUTATIONS = (
     rule("in_place_not_under_cap", faults=STEERED, seeds=(93,)),
     told("cap_raise_drains", scene=scenes.a_raised_cap_fills_at_once, limit=2),
     told("freed_place_is_the_fleets", scene=scenes.a_freed_place_goes_to_the_agent_served_the_longest_ago, limit=2),
+    told("newcomer_waits_for_the_fleet", scene=scenes.a_newcomer_comes_between_a_runs_end_and_the_drain, limit=2),
     told("cap_goes_round", scene=scenes.a_freed_place_goes_to_the_agent_served_the_longest_ago, limit=2),
     # Deletion
     rule("deleted_not_drained", faults=STEERED),

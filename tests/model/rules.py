@@ -74,5 +74,6 @@ class Rules:
     raise_drains: bool = True
     cap_raise_drains: bool = True
     resume_drains: bool = True
+    newcomer_waits_for_the_fleet: bool = True  # what is free below the cap may be due to another agent's row in line
     cap_goes_round: bool = True  # to the agent served the longest ago
     freed_place_is_the_fleets: bool = True  # under a cap another agent may be waiting for it

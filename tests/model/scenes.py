@@ -228,6 +228,21 @@ def a_freed_place_goes_to_the_agent_served_the_longest_ago(scene: Scene) -> None
         world.fail("UNFAIR")
 
 
+def a_newcomer_comes_between_a_runs_end_and_the_drain(scene: Scene) -> None:
+    """Under a cap of one, full: a row of another agent waits, then the place is free for a moment."""
+    world = scene.world
+    world.ways = ("release",)
+    world.fleet.cap.change(1, at=world.tick())
+    world.agents["b"] = AgentRow(limit=Setting(2))
+    first, worker = scene.working()
+    others = scene.submitted(agent="b")
+    scene.until(worker, lambda: first.token is None and not world.holders())
+    scene.submitted()
+    scene.finish(worker)
+    if others.status != RUNNING:
+        world.fail("UNFAIR")
+
+
 def a_drain_is_frozen_and_its_row_runs_meanwhile(scene: Scene) -> None:
     """It has taken a slot, the store was emptied and rebuilt; its claim is lost, and only its own slot is its to free."""
     world = scene.world

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from .asking import STEP, Actor, Step, forget, release
 from .rows import QUEUED, RUNNING, TERMINAL, AgentRow, Row, named
-from .taking import drain, drain_all, freed, withdraw
+from .taking import drain_all, freed, withdraw
 from .world import World
 
 #: Rows cancelled in one transaction.
@@ -111,7 +111,7 @@ def resize(world: World, agent: str, limit: int) -> Actor:
     world.agents[agent].limit.change(limit, at=world.tick())
     yield STEP
     if world.rules.raise_drains:
-        yield from drain(world, agent)
+        yield from freed(world, agent)
 
 
 def set_cap(world: World, cap: int | None) -> Actor:
@@ -127,7 +127,7 @@ def pause(world: World, agent: str, *, paused: bool) -> Actor:
     world.agents[agent].paused.change(paused, at=world.tick())
     yield STEP
     if not paused and world.rules.resume_drains:
-        yield from drain(world, agent)
+        yield from freed(world, agent)
 
 
 def pause_fleet(world: World, *, paused: bool) -> Actor:

@@ -46,9 +46,13 @@ class Table(Ground):
         return [row for row in self.rows if row.agent == agent and row.status == QUEUED]
 
     def waiting_agents(self) -> list[str]:
-        """Agents with startable rows, the one served the longest ago first."""
+        """Agents with startable rows, the one served the longest ago first; of those never served, the one whose head waits longest."""
         waiting = [name for name, of in self.agents.items() if self.line(name) and not of.deleted.now]
-        return sorted(waiting, key=lambda name: self.agents[name].served_at) if self.rules.cap_goes_round else waiting
+        return sorted(waiting, key=self._turn) if self.rules.cap_goes_round else waiting
+
+    def _turn(self, agent: str) -> tuple[int, int]:
+        head = self.head(agent)
+        return self.agents[agent].served_at, 0 if head is None else head.queued_at
 
     def session_is_unfinished(self, row: Row) -> bool:
         """Whether a row of the session has not ended, or its work may go on."""

@@ -10,7 +10,7 @@ from capacity.errors import SlotsUnavailable
 from capacity.slots import TakeOutcome
 
 from .asking import STEP, Actor, Step, acquire, refill, release, release_once
-from .rows import Gate, Row
+from .rows import Gate, Row, named
 from .world import World
 
 #: A drain that loses the same row this often in one go will not end while that row's session runs.
@@ -21,7 +21,7 @@ def submit(world: World, row: Row) -> Actor:
     """A request: straight into a slot where nobody waits and one is free, else in line, or refused."""
     gate, gave_back = world.look(row.agent), False
     yield STEP
-    if _may_try(world, row, gate):
+    if _may_try(world, row, gate) and not (yield from _fleet_has_no_place(world, row, gate)):
         token = world.new_uuid()
         taken = yield from acquire(world, row, token, gate)
         if taken.outcome in (TakeOutcome.ACQUIRED, TakeOutcome.HELD):
@@ -38,7 +38,22 @@ def submit(world: World, row: Row) -> Actor:
         world.left_to_sweep = world.left_to_sweep or gave_back
         return
     yield STEP
-    yield from drain(world, row.agent)
+    yield from freed(world, row.agent)
+
+
+def _fleet_has_no_place(world: World, row: Row, gate: Gate) -> Generator[Step, None, bool]:
+    """Whether the cap is reached, or what is free below it is due to another agent's row in line."""
+    if gate.cap is None or not world.rules.newcomer_waits_for_the_fleet:
+        return False
+    try:
+        if slots.fleet_count() >= gate.cap:
+            return True
+        yield STEP
+        waiting = [agent for agent in world.waiting_agents() if agent != row.agent and not world.look(agent).paused]
+        counts = slots.states([named(agent) for agent in waiting]) if waiting else {}
+    except SlotsUnavailable:
+        return False  # the acquire meets the same
+    return any(counts[named(agent)].active < world.agents[agent].limit.now for agent in waiting)
 
 
 def _may_try(world: World, row: Row, gate: Gate) -> bool:
@@ -53,7 +68,7 @@ def follow_up(world: World, row: Row) -> Actor:
     """A follow-up or a retry: in line, whatever its depth."""
     world.enqueue(row)
     yield STEP
-    yield from drain(world, row.agent)
+    yield from freed(world, row.agent)
 
 
 def drain(world: World, agent: str, *, most: int | None = None) -> Generator[Step, None, int]:
@@ -139,7 +154,7 @@ def _go_round(world: World, cap: int | None) -> Generator[Step, None, bool]:
 
 
 def freed(world: World, agent: str) -> Actor:
-    """Fill what was freed: from the agent's own line, or, under a cap, from that of the agent whose turn it is."""
+    """Fill what came free, or was opened: from the agent's own line, or, under a cap, from that of the agent whose turn it is."""
     cap = world.fleet.cap.now
     yield STEP
     if cap is None or not world.rules.freed_place_is_the_fleets:
