@@ -121,11 +121,11 @@ class Bridge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if answer := self._fixed.get(scope["path"].rstrip("/")):
-            return await _send_answer(answer, [], send)
+            return await send_answer(answer, [], send)
         try:
-            body = await _read_body(scope, receive)
+            body = await read_body(scope, receive)
         except BodyTooLarge as error:
-            return await _send_answer(_problem(error), [], send)
+            return await send_answer(problem_answer(error), [], send)
         if body is None:
             return None
         environ = environ_of(scope, body) | {HOLDS: True}
@@ -170,7 +170,7 @@ class Bridge:
         return response
 
     async def _stream(self, response: _Response, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_hung_up(receive))
+        gone = asyncio.ensure_future(hung_up(receive))
         pieces = iter(response.pieces)
         try:
             await send(
@@ -189,18 +189,18 @@ class Bridge:
 
     async def _answer_later(self, hold: Hold, kept: RawHeaders, receive: Receive, send: Send) -> None:
         finished = self._waiters.join(hold.key, attended=hold.attended)
-        gone = asyncio.ensure_future(_hung_up(receive))
+        gone = asyncio.ensure_future(hung_up(receive))
         ends: set[asyncio.Future[Any]] = {finished, gone}
         try:
             await asyncio.wait(ends, timeout=hold.seconds, return_when=asyncio.FIRST_COMPLETED)
-            hung_up, timed_out = gone.done(), not (finished.done() and finished.result())
+            left, timed_out = gone.done(), not (finished.done() and finished.result())
         finally:
             self._waiters.leave(hold.key, finished)
             gone.cancel()
-        if hung_up:
+        if left:
             await self._tell_gone(hold)
         else:
-            await _send_answer(await self._threads.query(_rendered, hold, timed_out), kept, send)
+            await send_answer(await self._threads.query(rendered, hold, timed_out), kept, send)
 
     async def _tell_gone(self, hold: Hold) -> None:
         if hold.gone is None:
@@ -212,7 +212,7 @@ class Bridge:
             log.exception("hold.gone_failed")
 
 
-async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
+async def read_body(scope: Scope, receive: Receive) -> bytes | None:
     """The request's body; None when the client hung up before its end; `BodyTooLarge` without reading what is too much."""
     limit = conf.max_body_bytes
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
@@ -231,17 +231,18 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
             return b"".join(chunks)
 
 
-async def _hung_up(receive: Receive) -> None:
+async def hung_up(receive: Receive) -> None:
     """Returns when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _rendered(hold: Hold, timed_out: bool) -> Answer:
+def rendered(hold: Hold, timed_out: bool) -> Answer:
+    """The held call's answer, an error's where it is one; on a thread of the pool."""
     try:
         return hold.render(timed_out=timed_out)
     except Exception as error:  # noqa: BLE001 - above here nobody knows how to answer; what is unforeseen gets logged there
-        return _problem(error)
+        return problem_answer(error)
 
 
 def _next_piece(pieces: Any) -> bytes:
@@ -259,7 +260,8 @@ def _close(result: Any) -> None:
         close()
 
 
-async def _send_answer(answer: Answer, kept: RawHeaders, send: Send) -> None:
+async def send_answer(answer: Answer, kept: RawHeaders, send: Send) -> None:
+    """Send a whole answer, and those of the `kept` headers that it doesn't set itself."""
     own = {name.lower(): value for name, value in answer.headers.items()}
     replaced = {"content-length", "content-type", *own}
     headers = [(name, value) for name, value in kept if name.decode("latin-1").lower() not in replaced]
@@ -274,7 +276,8 @@ async def _send_whole(status: int, headers: RawHeaders, body: bytes, send: Send)
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def _problem(error: Exception) -> Answer:
+def problem_answer(error: Exception) -> Answer:
+    """The answer that an error is."""
     problem = problem_response(error)
     return Answer(status=problem.status, headers=problem.headers, body=problem.body)
 

@@ -1,4 +1,4 @@
-"""The web process: HTTP through the bridge, websockets through the relay, one subscription for both."""
+"""The web process: HTTP through the bridge, tools through the MCP server, websockets through the relay, one subscription for all."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from backlog import presence
 from backlog import selectors as backlog
 from capacity import keys
 from core import events
-from core.asgi import Bridge
+from core.asgi import Bridge, Receive, Scope, Send
 from core.conf import conf
 from core.health import LIVE
 from core.lifespan import Lifespan, before_exit, in_background
@@ -27,6 +27,7 @@ from core.threads import Threads
 from core.waiters import Waiters
 from frontend.relay import Relay
 from frontend.routing import websockets
+from gateway.server import McpServer
 from runtime.events import ExecutionFinished
 
 
@@ -57,18 +58,25 @@ def doubt() -> None:
 async def running() -> AsyncIterator[None]:
     """Everything that lives beside the requests."""
     before_exit(waiters.let_go)
-    async with in_background(subscriber.run, waiters.poll, relay.run):
+    async with mcp.running(), in_background(subscriber.run, waiters.poll, relay.run):
         yield
+
+
+async def http(scope: Scope, receive: Receive, send: Send) -> None:
+    """The tool server at its path, Django at every other."""
+    await (mcp if scope["path"] in {"/mcp", "/mcp/"} else bridge)(scope, receive, send)
 
 
 threads = Threads(size=conf.web_threads, name="web")
 waiters = Waiters(threads=threads, finished=finished, seen=seen)
 relay = Relay()
+bridge = Bridge(wsgi, threads=threads, waiters=waiters, fixed=LIVE)
+mcp = McpServer(threads=threads, waiters=waiters)
 subscriber = Subscriber(url=settings.REDIS_URL, handlers={events.CHANNEL: hear, keys.hints(): relay.hint}, on_return=doubt)
 
 application = ProtocolTypeRouter(
     {
-        "http": Bridge(wsgi, threads=threads, waiters=waiters, fixed=LIVE),
+        "http": http,
         "websocket": websockets(relay=relay, threads=threads),
         "lifespan": Lifespan(running),
     }

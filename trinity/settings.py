@@ -241,6 +241,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": _level},
     "loggers": {
         "httpx": {"level": "WARNING"},
+        "mcp": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},
         # A line per message: what happens to executions is logged by their own names.
         "celery.app.trace": {"level": "WARNING"},

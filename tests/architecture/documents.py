@@ -11,9 +11,9 @@ from pkgutil import walk_packages
 ROOT = Path(__file__).resolve().parent.parent.parent
 ERRORS = ROOT / "docs" / "errors.md"
 CONTRACT = ROOT / "docs" / "openapi.json"
-PACKAGES = ("core", "fleet", "backlog", "capacity", "runtime", "frontend")
+PACKAGES = ("core", "fleet", "backlog", "capacity", "runtime", "gateway", "frontend")
 #: Programs and wiring: importing them starts something.
-_NOT_IMPORTED = ("management", "migrations", "demo", "supervisor", "sqlite3", "tether")
+_NOT_IMPORTED = ("management", "migrations", "demo", "supervisor", "server", "sqlite3", "tether")
 
 _HEAD = """\
 # Errors

@@ -37,7 +37,7 @@ def test_every_setting_is_documented_with_its_default(setting: Setting[object]) 
 
 def test_every_variable_that_the_code_reads_is_documented() -> None:
     read = set()
-    for package in ("trinity", "core", "fleet", "backlog", "capacity", "runtime", "frontend"):
+    for package in ("trinity", "core", "fleet", "backlog", "capacity", "runtime", "gateway", "frontend"):
         for file in (ROOT / package).rglob("*.py"):
             read |= set(re.findall(r"""env\.\w+\(\s*"([A-Z_]+)\"""", file.read_text()))
             read |= set(re.findall(r"""environ(?:\.get\(|\[)"([A-Z_]+)\"""", file.read_text()))

@@ -41,6 +41,7 @@ SHOWN_BY = {
     "no_slot_held": "runtime/test_releases.py::test_nobody_elses_slot_is_freed",
     "not_authenticated": "runtime/test_submit.py::test_strangers_and_unknown_agents_are_told_apart",
     "not_found": "core/test_problems.py::test_an_unknown_path_is_a_problem",
+    "origin_forbidden": "gateway/test_server.py::test_requests_must_be_for_this_host_and_pages_of_it_or_allowed",
     "owner_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
     "person_required": "runtime/test_views_capacity.py::test_only_people_who_own_the_agent_change_its_limit",
     "public_link_not_found": "fleet/test_public_links.py::test_a_link_is_the_agents_own",
