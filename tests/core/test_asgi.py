@@ -197,6 +197,39 @@ def test_caller_that_hangs_up_is_forgotten_and_nothing_is_rendered(web, store):
     assert store.get("rendered:k6") is None
 
 
+@pytest.mark.parametrize("word", ["yes", "broken"])
+def test_caller_that_hangs_up_is_told_of_where_it_matters(web, store, word):
+    gone = raw(web, f"GET /hold?key=k8&attended={word} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    held(web)
+    assert store.get("gone:k8") is None
+    gone.close()
+    held(web, 0)
+    until(lambda: store.get("gone:k8") == b"1")
+    assert web.get("/echo").status_code == 200
+    assert store.get("rendered:k8") is None
+
+
+def test_caller_that_is_answered_has_not_gone(web, store, in_thread):
+    waiting = in_thread(web.get, "/hold?key=k9&attended=yes", timeout=20)
+    held(web)
+    announce(store, "k9")
+    assert waiting.result().status_code == 200
+    assert store.get("gone:k9") is None
+
+
+def test_that_callers_wait_is_recorded_by_one_query_for_those_of_whom_it_matters(web, store, in_thread):
+    waiting = [in_thread(web.get, f"/hold?key=seen-{n}&attended=yes", timeout=30) for n in range(3)]
+    waiting += [in_thread(web.get, "/hold?key=unseen", timeout=30), in_thread(web.get, "/hold?key=seen-0&attended=yes", timeout=30)]
+    held(web, 5)
+    until(lambda: int(store.get("attends") or 0) >= 1, 20)
+    for key in ("seen-0", "seen-1", "seen-2", "unseen"):
+        announce(store, key)
+    assert {answer.result().status_code for answer in waiting} == {200}
+    held(web, 0)
+    assert {store.get(f"seen:seen-{n}") for n in range(3)} == {store.get("attends")}
+    assert store.get("seen:unseen") is None
+
+
 def test_answer_that_fails_is_a_problem(web, store):
     answer = web.get("/hold?key=k7&seconds=0.1&broken=1", timeout=20)
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")

@@ -50,7 +50,16 @@ def hold(request: HttpRequest) -> HttpResponse:
         count(f"rendered:{request.GET['key']}")
         return Answer.json(504 if timed_out else 200, {"timed_out": timed_out, "thread": threading.current_thread().name})
 
-    request.environ[HOLD] = Hold(key=request.GET["key"], seconds=float(request.GET.get("seconds", 30)), render=render)
+    def gone() -> None:
+        count(f"gone:{request.GET['key']}")
+        if request.GET["attended"] == "broken":
+            raise LookupError("broken")
+
+    attended = "attended" in request.GET
+    request.environ[HOLD] = Hold(
+        key=request.GET["key"], seconds=float(request.GET.get("seconds", 30)), render=render, attended=attended,
+        gone=gone if attended else None,
+    )  # fmt: skip
     return HttpResponse("ignored", status=418, headers={"X-Kept": "yes"})
 
 
@@ -85,6 +94,13 @@ def finished(keys: set[str]) -> set[str]:
     return found
 
 
+def seen(keys: set[str]) -> None:
+    """Somebody waits for these."""
+    for key in keys:
+        count(f"seen:{key}")
+    count("attends")
+
+
 urlpatterns = [
     path("hold", hold),
     path("work", work),
@@ -110,7 +126,7 @@ async def running() -> AsyncIterator[None]:
 
 
 threads = Threads(size=conf.web_threads, name="web")
-waiters = Waiters(threads=threads, finished=finished)
+waiters = Waiters(threads=threads, finished=finished, seen=seen)
 subscriber = Subscriber(url=settings.REDIS_URL, handlers={events.CHANNEL: hear, "other": hear}, on_return=waiters.doubt)
 application = ProtocolTypeRouter(
     {"http": Bridge(WSGIHandler(), threads=threads, waiters=waiters, fixed=LIVE), "lifespan": Lifespan(running)}
