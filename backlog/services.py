@@ -100,7 +100,7 @@ def _enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool) -> Q
 
 def _refusal(held: Agent, *, name: str, draft: Draft, limit: int, depth: int) -> CapacityFull | None:
     """Why the line doesn't take the draft; None where it does."""
-    load = {"max_parallel_tasks": limit, "queued": depth, "max_backlog_depth": held.max_backlog_depth}
+    load: dict[str, Any] = {"max_parallel_tasks": limit, "queued": depth, "max_backlog_depth": held.max_backlog_depth}
     if draft.attended and (waiting := presence.waiting_turns(held.pk).count()) >= presence.MOST_WAITING:
         return QueueFull(agent=name, waiting=waiting, **load)
     return BacklogFull(agent=name, limit=limit, depth=depth, **load) if depth >= held.max_backlog_depth else None
@@ -124,8 +124,8 @@ _NO_COLUMNS = ("idempotency", "attended", "opens_session")
 
 def _save(*, row: Execution, draft: Draft) -> None:
     """Insert the row, and with it its idempotency key and the session that it opens."""
-    if draft.opens_session:
-        Session.objects.create(pk=row.session_id, agent_id=row.agent_id, owner_id=row.submitted_by_id, title=_title_of(draft.message))
+    if draft.opens_session and draft.submitted_by_id is not None:
+        Session.objects.create(pk=row.session_id, agent_id=row.agent_id, owner_id=draft.submitted_by_id, title=_title_of(draft.message))
     row.save(force_insert=True)
     if (asked := draft.idempotency) is not None:
         IdempotencyKey.objects.create(

@@ -103,7 +103,9 @@ class Waiters:
     async def attend(self) -> None:
         """Record that callers wait for their attended keys."""
         keys = list({key for future, key in self._attended.items() if not future.done()})
-        for start in range(0, len(keys) if self._seen else 0, KEYS_PER_QUERY):
+        if self._seen is None:
+            return
+        for start in range(0, len(keys), KEYS_PER_QUERY):
             await self._asked(self._seen, set(keys[start : start + KEYS_PER_QUERY]))
 
     async def look(self, keys: set[str] | None = None) -> None:

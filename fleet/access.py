@@ -124,7 +124,8 @@ def may_still_submit(submitter: Submitter, agent: Agent) -> bool:
     their own.
     """
     if submitter.kind == PUBLIC:
-        return PublicLink.objects.filter(pk=submitter.link_id, agent=agent, revoked_at=None).exists()
+        live = PublicLink.objects.filter(agent=agent, revoked_at=None)
+        return submitter.link_id is not None and live.filter(pk=submitter.link_id).exists()
     if submitter.kind not in {"user", *PrincipalKind} or (submitter.user_id is None and not submitter.name):
         return True  # a source with rules of its own, or none named
     if submitter.user_id is None or not submitter.active or (submitter.kind != "user" and submitter.key_id is None):
