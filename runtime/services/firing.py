@@ -15,7 +15,10 @@ from django.db.models import BooleanField, ExpressionWrapper, F, OuterRef, Q, Qu
 from django.db.models.functions import Now
 
 from backlog.errors import CapacityFull
-from core.errors import Conflict, Forbidden, Invalid, NotFound
+from capacity.gate import gated
+from core.errors import Forbidden, TrinityError, Unavailable
+from fleet import access
+from fleet.models import Agent
 from fleet.principals import Principal
 
 from .. import due_times
@@ -23,6 +26,7 @@ from ..due_times import Due, Untimed
 from ..errors import AccessLost
 from ..models import Firing, FiringOutcome, Schedule
 from . import schedules, submit
+from .submit import Sender
 
 log = structlog.get_logger(__name__)
 
@@ -102,20 +106,19 @@ def _submit_pending() -> None:
 
 def _submit(firing: Firing) -> bool:
     """Whether the firing is settled: its execution is there, or it may not be made. False: no room; it stays pending."""
-    schedule, person = firing.schedule, firing.schedule.made_by
+    person = firing.schedule.made_by
     if person is None or not person.is_active:
         _refuse(firing, reason=AccessLost.code)
         return True
-    request = schedules.request_of(schedule, due_at=firing.due_at, execution_id=firing.execution_id)
     try:
-        submit.submit_task(principal=Principal.of_user(person), name=schedule.agent.name, request=request)
+        _submit_as(Principal.of_user(person), firing)
     except CapacityFull as full:
         Firing.objects.filter(pk=firing.pk, outcome=FiringOutcome.PENDING).update(reason=full.code)
         return False
-    except Forbidden:
-        _refuse(firing, reason=AccessLost.code)
-    except (NotFound, Invalid, Conflict) as refusal:
-        _refuse(firing, reason=refusal.code)
+    except Unavailable:
+        raise  # the next pass comes back to it
+    except TrinityError as refusal:
+        _refuse(firing, reason=AccessLost.code if isinstance(refusal, Forbidden) else refusal.code)
     else:
         # Also where it was given up meanwhile: the execution is there.
         Firing.objects.filter(pk=firing.pk).update(outcome=FiringOutcome.SUBMITTED, reason="")
@@ -123,8 +126,17 @@ def _submit(firing: Firing) -> bool:
     return True
 
 
+def _submit_as(principal: Principal, firing: Firing) -> None:
+    """To this very agent, not to another that has its name since it was deleted."""
+    schedule = firing.schedule
+    agents = gated(Agent.objects.filter(pk=schedule.agent_id))
+    agent = access.agent_for(principal=principal, name=schedule.agent.name, verb=access.Verb.SUBMIT, queryset=agents)
+    request = schedules.request_of(schedule, due_at=firing.due_at, execution_id=firing.execution_id)
+    submit.submit_as(sender=Sender.of(principal), agent=agent, request=request)
+
+
 def _refuse(firing: Firing, *, reason: str) -> None:
-    if Firing.objects.filter(pk=firing.pk, outcome=FiringOutcome.PENDING).update(outcome=FiringOutcome.REFUSED, reason=reason):
+    if schedules.settle(firing, FiringOutcome.REFUSED, reason=reason) == FiringOutcome.REFUSED:
         _tell("schedule.refused", firing, reason=reason)
 
 

@@ -112,18 +112,21 @@ def request_of(schedule: Schedule, *, due_at: datetime | None = None, execution_
 
 
 def give_up_pending(schedule: Schedule, *, reason: str) -> list[Firing]:
-    """End what the schedule has pending as missed, for what stood in its way or else for `reason`; returns what ended so.
+    """End what the schedule has pending as missed, for what stood in its way or else for `reason`; returns what ended so."""
+    pending = Firing.objects.filter(schedule=schedule, outcome=FiringOutcome.PENDING)
+    return [one for one in pending if settle(one, FiringOutcome.MISSED, reason=one.reason or reason) == FiringOutcome.MISSED]
 
-    One that was submitted by a process which died before it could say so is recorded as submitted.
+
+def settle(firing: Firing, outcome: FiringOutcome, *, reason: str) -> FiringOutcome | None:
+    """Record what became of a pending firing, and return it; None where it is settled already.
+
+    One whose execution is there was submitted, whatever is said of it: by a process that died before it could say so.
     """
-    missed = []
-    for firing in Firing.objects.select_for_update().filter(schedule=schedule, outcome=FiringOutcome.PENDING):
-        accepted = Execution.objects.filter(pk=firing.execution_id).exists()
-        firing.outcome = FiringOutcome.SUBMITTED if accepted else FiringOutcome.MISSED
-        firing.reason = "" if accepted else firing.reason or reason
-        firing.save(update_fields=["outcome", "reason"])
-        missed += [] if accepted else [firing]
-    return missed
+    if Execution.objects.filter(pk=firing.execution_id).exists():
+        outcome, reason = FiringOutcome.SUBMITTED, ""
+    firing.reason = reason
+    pending = Firing.objects.filter(pk=firing.pk, outcome=FiringOutcome.PENDING)
+    return outcome if pending.update(outcome=outcome, reason=reason) else None
 
 
 def _locked(agent: Agent, schedule_id: uuid.UUID) -> Schedule:

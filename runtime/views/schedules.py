@@ -10,7 +10,6 @@ from rest_framework.response import Response
 
 from core import api
 from fleet import access
-from fleet.models import Agent
 
 from .. import schedule_selectors as selectors
 from .. import waiting
@@ -38,7 +37,7 @@ class ScheduleListView(api.ApiView):
     def post(self, request: Request, name: str) -> Response:
         """201 and where it is."""
         api.strict_query(request)
-        _owned(self, name)
+        _check_owned(self, name)
         schedule = schedules.create_schedule(principal=self.principal, agent_name=name, values=ScheduleIn.read(request))
         where = reverse("runtime:schedule-detail", args=[name, schedule.pk])
         return Response(_rendered([schedule])[0], status=201, headers={"Location": where})
@@ -58,7 +57,7 @@ class ScheduleView(api.ApiView):
     def patch(self, request: Request, name: str, schedule_id: uuid.UUID) -> Response:
         """The schedule as it is now; what is left out stays."""
         api.strict_query(request)
-        selectors.schedule_of(_owned(self, name), schedule_id)
+        _check_owned(self, name)
         changes = SchedulePatchIn.read(request)
         changed = schedules.change_schedule(principal=self.principal, agent_name=name, schedule_id=schedule_id, changes=changes)
         return Response(_rendered([changed])[0])
@@ -78,7 +77,7 @@ class ScheduleRunView(api.ApiView):
     def post(self, request: Request, name: str, schedule_id: uuid.UUID) -> Response:
         """202 with its execution."""
         api.strict_query(request)
-        selectors.schedule_of(_owned(self, name), schedule_id)
+        _check_owned(self, name)
         NothingIn.read(request)
         submitted = schedules.run_schedule(principal=self.principal, agent_name=name, schedule_id=schedule_id)
         return Response(_accepted(submitted), status=202, headers={"Location": waiting.location_of(submitted.execution_id)})
@@ -98,9 +97,9 @@ class FiringListView(api.ApiView):
         return pages.get_paginated_response(list(FiringOut(firings, many=True, context={"made": selectors.made_by(firings)}).data))
 
 
-def _owned(view: api.ApiView, name: str) -> Agent:
-    """The agent, if it is theirs: who may not is told so before their body is looked at."""
-    return access.agent_for(principal=view.principal, name=name, verb=access.Verb.OWN)
+def _check_owned(view: api.ApiView, name: str) -> None:
+    """That the agent is theirs: who may not is told so before their body is looked at."""
+    access.agent_for(principal=view.principal, name=name, verb=access.Verb.OWN)
 
 
 def _rendered(rows: list[Schedule]) -> list[Any]:

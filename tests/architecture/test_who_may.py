@@ -26,6 +26,7 @@ from fleet.models import Agent, ApiKey, PublicLink, Share
 from fleet.principals import Principal
 from fleet.public_links import create_link
 from fleet.services import create_key
+from runtime.services.schedules import create_schedule
 from tests.architecture.who_may import AGENT_NOT_FOUND, PERSON_REQUIRED, SAFE, TABLE, Cast, Row, Told
 
 pytestmark = pytest.mark.django_db
@@ -141,6 +142,9 @@ def _stage() -> Stage:
         ended=_execution(agent, friend, status=Status.SUCCESS, response="done", completed_at=timezone.now()),
         link=link,
         by_link=_execution(agent, None, status=Status.SUCCESS, completed_at=timezone.now(), public_link=link.row),
+        schedule=create_schedule(
+            principal=Principal.of_user(owner), agent_name=agent.name, values={"name": "daily", "message": "m", "interval_seconds": 86_400}
+        ),
     )
     cookies = {who: {name: morsel.value for name, morsel in one.cookies.items()} for who, one in clients.items()}
     return Stage(cast=cast, clients=clients, cookies=cookies, slots=slots)

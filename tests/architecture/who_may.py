@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from backlog.models import Execution
 from fleet.models import Agent
 from fleet.public_links import NewLink
+from runtime.models import Schedule
 
 #: A status and a problem's code; None where it is no problem.
 Told = tuple[int, str | None]
@@ -90,10 +91,12 @@ class Cast:
     #: Leads to the agent, and what came by it.
     link: NewLink
     by_link: Execution
+    schedule: Schedule
 
     def places(self) -> dict[str, Any]:
         """What stands for each placeholder of a path."""
-        return {"name": self.agent.name, "execution_id": self.waiting.pk, "link_id": self.link.row.pk, "token": self.link.token}
+        links = {"link_id": self.link.row.pk, "token": self.link.token}
+        return {"name": self.agent.name, "execution_id": self.waiting.pk, "schedule_id": self.schedule.pk, **links}
 
 
 Body = Mapping[str, Any] | Callable[[Cast], Mapping[str, Any]]
@@ -130,6 +133,7 @@ def row(right: Right, ok: int | Told = 200, body: Body | None = None, **more: An
 
 
 TASK = {"message": "hello", "async_mode": True}
+SCHEDULE = {"name": "hourly", "message": "hello", "interval_seconds": 3600}
 HTTP_AGENT = {"name": "new", "runtime": {"kind": "http", "url": "http://127.0.0.1:9000"}}
 LOGIN = {"username": "nobody", "password": "wrong"}
 
@@ -157,6 +161,10 @@ TABLE: dict[str, dict[str, Row]] = {
     "runtime:internal-execute-task": {
         "POST": row(SYSTEM, 202, lambda cast: TASK | {"agent_name": cast.agent.name, "triggered_by": "schedule"})
     },
+    "runtime:schedule-list": {"GET": row(READ), "POST": row(OWN, 201, SCHEDULE)},
+    "runtime:schedule-detail": {"GET": row(READ), "PATCH": row(OWN, 200, {"enabled": False}), "DELETE": row(OWN, 204)},
+    "runtime:schedule-run": {"POST": row(OWN, 202, {})},
+    "runtime:firing-list": {"GET": row(READ)},
     "runtime:execution-list": {"GET": row(SIGNED_IN)},
     "runtime:execution-detail": {"GET": row(READ)},
     "runtime:event-list": {"GET": row(READ)},

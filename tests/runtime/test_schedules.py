@@ -471,7 +471,7 @@ def test_a_crash_anywhere_loses_and_doubles_nothing(make_schedule, monkeypatch, 
 
     with monkeypatch.context() as patched:
         if where == "before the submit":
-            patched.setattr(submit, "submit_task", crash)
+            patched.setattr(submit, "submit_as", crash)
         elif where == "before its row":
             patched.setattr("backlog.services.insert_running", crash)
         elif where == "after its row":
@@ -512,6 +512,17 @@ def test_one_whose_execution_was_made_by_a_process_that_died_is_no_missed_one(ma
     firing.fire_due()
     assert outcomes() == [(FiringOutcome.SUBMITTED, "")] * 2
     assert Execution.objects.count() == 2
+
+
+def test_one_whose_execution_was_made_is_not_refused_afterwards(make_schedule, owner, monkeypatch):
+    make_schedule()
+    with monkeypatch.context() as patched:
+        patched.setattr("runtime.dispatch.start", lambda *_: (_ for _ in ()).throw(Crashed))
+        with pytest.raises(Crashed):
+            firing.fire_due()
+    type(owner).objects.filter(pk=owner.pk).update(is_active=False)
+    firing.fire_due()
+    assert outcomes() == [(FiringOutcome.SUBMITTED, "")]
 
 
 @pytest.mark.django_db(transaction=True)
