@@ -53,3 +53,11 @@ class UnusableKey(Invalid):
     """This key can't be made"""
 
     code = "invalid"
+
+
+class ShareNotFound(NotFound):
+    """Share not found"""
+
+
+class KeyNotFound(NotFound):
+    """Key not found"""

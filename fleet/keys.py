@@ -9,7 +9,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from .models import ApiKey, KeyScope
+from .models import Agent, ApiKey, KeyScope
+from .principals import Principal
 
 MARK = "trinity_"
 _VISIBLE_CHARACTERS = 16
@@ -29,6 +30,18 @@ def digest_of(key: str) -> str:
 def prefix_of(key: str) -> str:
     """The part that stays visible."""
     return key[:_VISIBLE_CHARACTERS]
+
+
+def keys_of_agent(agent: Agent) -> QuerySet[ApiKey]:
+    """All keys that were ever made for the agent, newest first."""
+    return ApiKey.objects.select_related("owner", "agent").defer("agent__runtime").filter(agent=agent)
+
+
+def keys_managed_by(principal: Principal) -> QuerySet[ApiKey]:
+    """The person's own user keys, newest first, and of a superuser every system key."""
+    own = Q(scope=KeyScope.USER, owner=principal.user.pk)
+    managed = own | Q(scope=KeyScope.SYSTEM) if principal.is_superuser else own
+    return ApiKey.objects.select_related("owner", "agent").defer("agent__runtime").filter(managed)
 
 
 def usable_keys() -> QuerySet[ApiKey]:

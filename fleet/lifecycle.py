@@ -11,7 +11,7 @@ from core.errors import InvalidFields
 
 from . import access, audit, limits, locks, overrides, reach, selectors
 from .errors import AccessDenied
-from .models import Agent, ApiKey, FormerRuntime, RuntimeKind
+from .models import Agent, ApiKey, FormerRuntime, RuntimeKind, Share
 from .principals import Principal
 from .runtimes import merged, shown
 from .services import apply_limits, told_of_key
@@ -63,6 +63,7 @@ def _hand_on(principal: Principal, row: Agent, username: str) -> _Told:
     if heir.pk == row.owner_id:
         return None
     was, row.owner = row.owner.get_username(), heir
+    Share.objects.filter(agent=row, user=heir).delete()
     # Whoever made them knows them, and they reach what their maker's agents reach.
     for key in ApiKey.objects.select_related("owner").filter(agent=row, revoked_at=None).exclude(owner=heir):
         ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())

@@ -14,6 +14,7 @@ from core.errors import InvalidFields
 
 from . import access, audit, keys, limits, locks, overrides, selectors
 from .errors import AccessDenied, AgentExists, UnusableKey
+from .events import tell_rights_changed
 from .models import Agent, ApiKey, AuditEntry, FleetSettings, KeyScope, RuntimeKind
 from .principals import Principal
 from .runtimes import shown
@@ -176,26 +177,35 @@ def create_key(
 ) -> NewKey:
     """A new key of the owner's, with an audit entry; `principal` None: made by whoever runs this system.
 
-    Raises `UnusableKey` where the owner may not have one of this scope.
+    Raises `UnusableKey` where the owner may not have one of this scope, `InvalidFields` where it would have expired already.
     """
     _check_key(owner, KeyScope(scope), agent)
+    if expires_at is not None and expires_at <= timezone.now():
+        raise InvalidFields.of("expires_at", "expires_at must be in the future")
     key = keys.new_key()
     with transaction.atomic():
+        if agent is not None:  # handed on meanwhile, it takes no key of its former owner any more
+            locks.living(agent, principal=Principal.of_user(owner), verb=access.Verb.OWN)
         row = ApiKey.objects.create(
             name=name, owner=owner, scope=scope, agent=agent, expires_at=expires_at, prefix=keys.prefix_of(key), digest=keys.digest_of(key)
         )
         audit.record(principal, "key_made", agent=agent, after=told_of_key(row))
+    row.refresh_from_db(fields=["created_at"])
     return NewKey(row=row, key=key)
 
 
 def revoke_key(*, principal: Principal, key: ApiKey) -> None:
-    """The key is refused from now on; again: nothing changes. Raises `PersonRequired`, `AccessDenied` for another's key."""
+    """The key is refused from now on; again: nothing changes.
+
+    Raises `PersonRequired`, and `AccessDenied` for a key that is neither theirs nor their agent's.
+    """
     access.require_person(principal)
-    if key.owner_id != principal.user.pk and not principal.is_superuser:
-        raise AccessDenied
+    if key.owner_id != principal.user.pk and not (key.agent and access.may(principal, access.Verb.OWN, key.agent)):
+        access.require_superuser(principal)
     with transaction.atomic():
         if ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()):
             audit.record(principal, "key_revoked", agent=key.agent, before=told_of_key(key))
+            tell_rights_changed(key.agent.name if key.agent else "")
 
 
 def told_of_key(key: ApiKey) -> dict[str, str]:

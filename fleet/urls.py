@@ -3,9 +3,16 @@
 from core.urls import both
 
 from . import views
+from .grants import views as grants
 
 app_name = "fleet"
 urlpatterns = [
+    *both("agents/<str:name>/shares/", grants.ShareListView.as_view(), name="share-list"),
+    *both("agents/<str:name>/shares/<str:username>/", grants.ShareView.as_view(), name="share-detail"),
+    *both("agents/<str:name>/keys/", grants.AgentKeyListView.as_view(), name="agent-key-list"),
+    *both("agents/<str:name>/keys/<int:key_id>/", grants.AgentKeyView.as_view(), name="agent-key-detail"),
+    *both("keys/", grants.KeyListView.as_view(), name="key-list"),
+    *both("keys/<int:key_id>/", grants.KeyView.as_view(), name="key-detail"),
     *both("token/", views.TokenView.as_view(), name="token-create"),
     *both("token/refresh/", views.TokenRefreshView.as_view(), name="token-refresh"),
     *both("agents/<str:name>/public-links/", views.PublicLinkListView.as_view(), name="public-link-list"),

@@ -25,6 +25,7 @@ from core.lifespan import Lifespan, before_exit, in_background
 from core.subscriber import Subscriber
 from core.threads import Threads
 from core.waiters import Waiters
+from fleet.events import RightsChanged
 from frontend.relay import Relay
 from frontend.routing import websockets
 from gateway.server import McpServer
@@ -42,10 +43,12 @@ def seen(execution_ids: set[str]) -> None:
 
 
 def hear(data: bytes) -> None:
-    """Let go of the calls that an event answers."""
+    """Let go of the calls that an event answers; look at once who may see what, where that has changed."""
     event = json.loads(data)
     if event["type"] == ExecutionFinished.type:
         waiters.announce(event["execution_id"])
+    if event["type"] == RightsChanged.type:
+        relay.check_rights()
 
 
 def doubt() -> None:

@@ -198,7 +198,12 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     # Fields of these names have other choices elsewhere.
-    "ENUM_NAME_OVERRIDES": {"ExecutionStatus": "backlog.models.Status", "ExecutionTrigger": "backlog.models.Trigger"},
+    "ENUM_NAME_OVERRIDES": {
+        "ExecutionStatus": "backlog.models.Status",
+        "ExecutionTrigger": "backlog.models.Trigger",
+        "KeyScope": "fleet.models.KeyScope",
+        "PersonalScope": "fleet.grants.serializers.PERSONAL_SCOPES",
+    },
     "PREPROCESSING_HOOKS": ["core.api.schema.one_path_each"],
 }
 

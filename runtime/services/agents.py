@@ -12,6 +12,7 @@ from backlog import selectors as rows
 from capacity.errors import SlotsUnavailable
 from capacity.manager import CapacityManager
 from fleet import access, lifecycle, limits
+from fleet.events import tell_rights_changed
 from fleet.models import Agent
 from fleet.principals import Principal
 
@@ -29,6 +30,8 @@ def change_agent(*, principal: Principal, name: str, changes: Mapping[str, Any],
     """
     agent = access.agent_for(principal=principal, name=name, verb=access.Verb.OWN)
     changed, what = lifecycle.change_agent(principal=principal, agent=agent, changes=changes, expected_version=expected_version)
+    if "owner" in what:
+        tell_rights_changed(changed.name)
     if what.intersection(limits.TOLD):
         controls.limit_changed(changed)
     return changed

@@ -51,6 +51,7 @@ SHOWN_BY = {
     "session_busy": "runtime/test_submit.py::test_a_busy_session_refuses_a_caller_who_does_not_wait",
     "session_closed": "runtime/test_submit.py::test_sessions_must_be_the_agents_own_and_open",
     "session_not_found": "runtime/test_submit.py::test_sessions_must_be_the_agents_own_and_open",
+    "share_not_found": "fleet/test_shares_api.py::test_withdrawing_twice_finds_nothing_to_withdraw",
     "slots_unavailable": "runtime/test_submit.py::test_without_the_slot_store_nothing_is_accepted_and_the_key_stays_free",
     "source_agent_forbidden": "runtime/test_submit.py::test_an_agents_key_submits_for_its_agent",
     "throttled": "core/test_problems.py::test_a_throttled_caller_is_told_whole_seconds",
@@ -67,6 +68,7 @@ SHOWN_IN = {
     "execution_not_found": "runtime/test_views_executions.py",
     "invalid": "runtime/test_views_capacity.py",
     "invalid_credentials": "fleet/test_tokens_api.py",
+    "key_not_found": "fleet/test_keys_api.py",
     "precondition_failed": "fleet/test_services.py",
     "unknown_parameter": "fleet/test_agents_api.py",
 }

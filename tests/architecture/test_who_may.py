@@ -21,7 +21,7 @@ from backlog.models import Execution, Status
 from capacity.manager import CapacityManager
 from core.api import unknown_path
 from core.redis import client
-from fleet import tokens
+from fleet import keys, tokens
 from fleet.models import Agent, ApiKey, PublicLink, Share
 from fleet.principals import Principal
 from fleet.public_links import create_link
@@ -139,6 +139,8 @@ def _stage() -> Stage:
         agent=agent,
         friend=friend,
         waiting=_execution(agent, friend, status=Status.QUEUED),
+        agent_key=_row_of(bearers["agent's key"]),
+        owner_key=_row_of(bearers["owner's key"]),
         ended=_execution(agent, friend, status=Status.SUCCESS, response="done", completed_at=timezone.now()),
         link=link,
         by_link=_execution(agent, None, status=Status.SUCCESS, completed_at=timezone.now(), public_link=link.row),
@@ -163,6 +165,10 @@ def _key(owner: User, *, scope: str = "user", agent: Agent | None = None, **colu
     made = create_key(owner=owner, scope="agent" if agent else scope, name="key", agent=agent)
     ApiKey.objects.filter(pk=made.row.pk).update(last_used_at=timezone.now(), **columns)
     return made.key
+
+
+def _row_of(key: str) -> ApiKey:
+    return ApiKey.objects.get(digest=keys.digest_of(key))
 
 
 def _expired(user: User) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from backlog.models import Execution
-from fleet.models import Agent
+from fleet.models import Agent, ApiKey
 from fleet.public_links import NewLink
 from runtime.models import Schedule
 
@@ -92,11 +92,22 @@ class Cast:
     link: NewLink
     by_link: Execution
     schedule: Schedule
+    #: Speaks for the agent.
+    agent_key: ApiKey
+    #: The one that "owner's key" sends.
+    owner_key: ApiKey
 
     def places(self) -> dict[str, Any]:
         """What stands for each placeholder of a path."""
-        links = {"link_id": self.link.row.pk, "token": self.link.token}
-        return {"name": self.agent.name, "execution_id": self.waiting.pk, "schedule_id": self.schedule.pk, **links}
+        return {
+            "name": self.agent.name,
+            "execution_id": self.waiting.pk,
+            "schedule_id": self.schedule.pk,
+            "link_id": self.link.row.pk,
+            "token": self.link.token,
+            "username": self.friend.get_username(),
+            "key_id": self.agent_key.pk,
+        }
 
 
 Body = Mapping[str, Any] | Callable[[Cast], Mapping[str, Any]]
@@ -151,6 +162,14 @@ TABLE: dict[str, dict[str, Row]] = {
     "fleet:public-link-detail": {"DELETE": row(OWN, 204)},
     "fleet:agent-audit": {"GET": row(OWN)},
     "fleet:audit-list": {"GET": row(SUPERUSER)},
+    "fleet:share-list": {"GET": row(OWN), "POST": row(OWN, 201, {"username": "sten"})},
+    "fleet:share-detail": {"DELETE": row(OWN, 204)},
+    "fleet:agent-key-list": {"GET": row(OWN), "POST": row(OWN, 201, {"name": "new"})},
+    "fleet:agent-key-detail": {"DELETE": row(OWN, 204)},
+    "fleet:key-list": {"GET": row(PERSON), "POST": row(PERSON, 201, {"name": "new"})},
+    "fleet:key-detail": {
+        "DELETE": row(PERSON, (404, "key_not_found"), but=_each(OWNERS, (204, None)), at=lambda cast: {"key_id": cast.owner_key.pk}),
+    },
     # -- Tasks and executions --------------------------------------------------------------------------------------------
     "runtime:task-submit": {"POST": row(SUBMIT, 202, TASK)},
     # Nobody runs it here, and the test's client can't be held.
