@@ -1,6 +1,7 @@
 """Reads of execution rows."""
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from fleet.models import Agent, FleetSettings
 from fleet.principals import Submitter
 
 from .drafts import Draft, IdempotencyRequest
-from .models import LINE, TERMINAL, Execution, IdempotencyKey, Status
+from .models import LINE, TERMINAL, Execution, ExecutionEvent, IdempotencyKey, Status
 from .presence import attended
 
 PREVIEW_CHARACTERS = 100
@@ -178,6 +179,13 @@ def watched(execution_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID |
 def finished(execution_ids: list[uuid.UUID]) -> set[uuid.UUID]:
     """Those of the executions that have ended."""
     return set(Execution.objects.filter(pk__in=execution_ids, status__in=TERMINAL).values_list("pk", flat=True))
+
+
+def last_entries(execution_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+    """`{id: number of the last entry in its log}` of those of the executions that have not ended; 0 for an empty log."""
+    last = ExecutionEvent.objects.filter(execution=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+    going_on = Execution.objects.filter(pk__in=list(execution_ids), status__in=(Status.QUEUED, Status.RUNNING))
+    return {pk: seq or 0 for pk, seq in going_on.values_list("pk", Subquery(last))}
 
 
 def head_of(agent: Agent) -> dict[str, Any] | None:

@@ -80,13 +80,14 @@ class Hold:
     Placed in `request.environ["trinity.hold"]`. The status and body that the view returned are dropped then; its other
     headers (the middleware's among them) are kept where the answer doesn't set its own. A caller that hangs up is
     forgotten: `render` isn't called, but `gone` is, on a thread of the pool, where it is given. `attended`: that they wait is
-    recorded every few seconds (`Waiters`).
+    recorded every few seconds; not `announced`: nothing tells that the key is finished, but a look does (`Waiters`).
     """
 
     key: str
     seconds: float
     render: Render
     attended: bool = False
+    announced: bool = True
     gone: Callable[[], object] | None = None
 
 
@@ -188,7 +189,7 @@ class Bridge:
             await self._threads.run(_close, response.pieces)
 
     async def _answer_later(self, hold: Hold, kept: RawHeaders, receive: Receive, send: Send) -> None:
-        finished = self._waiters.join(hold.key, attended=hold.attended)
+        finished = self._waiters.join(hold.key, attended=hold.attended, announced=hold.announced)
         gone = asyncio.ensure_future(hung_up(receive))
         ends: set[asyncio.Future[Any]] = {finished, gone}
         try:

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 REMEMBER_SECONDS = 60
 POLL_SECONDS = 5
+#: The same for keys that nothing announces.
+UNANNOUNCED_SECONDS = 0.5
 #: A new wait asks the database once, a moment later: calls that begin together share the query.
 FIRST_LOOK_SECONDS = 0.05
 #: One query names at most this many keys: SQLite counts variables.
@@ -42,14 +44,16 @@ class Waiters:
         self._new: set[str] = set()
         self._first_look: asyncio.Task[None] | None = None
         self._leaving = False
+        self._unannounced: set[str] = set()
 
     def __len__(self) -> int:
         return sum(len(futures) for futures in self._waiting.values())
 
-    def join(self, key: str, *, attended: bool = False) -> asyncio.Future[bool]:
+    def join(self, key: str, *, attended: bool = False, announced: bool = True) -> asyncio.Future[bool]:
         """A future: True once `key` is finished, False when its caller must go. Hand it back to `leave`.
 
-        `attended`: it matters that somebody waits; that is recorded every few seconds until then.
+        `attended`: it matters that somebody waits; that is recorded every few seconds until then. A key that nobody will
+        announce is asked for more often.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self._leaving:
@@ -61,6 +65,8 @@ class Waiters:
             self._look_soon(key)
             if attended:
                 self._attended[future] = key
+            if not announced:
+                self._unannounced.add(key)
         return future
 
     def leave(self, key: str, future: asyncio.Future[bool]) -> None:
@@ -71,6 +77,8 @@ class Waiters:
             futures.discard(future)
             if not futures:
                 del self._waiting[key]
+        if key not in self._waiting:
+            self._unannounced.discard(key)
         future.cancel()
 
     def announce(self, key: str) -> None:
@@ -95,10 +103,20 @@ class Waiters:
 
     async def poll(self) -> None:
         """For ever, every few seconds: say which keys are attended, and ask which of the held ones are finished."""
+        async with asyncio.TaskGroup() as polls:
+            polls.create_task(self._poll_all())
+            polls.create_task(self._poll_unannounced())
+
+    async def _poll_all(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             await self.attend()
             await self.look()
+
+    async def _poll_unannounced(self) -> None:
+        while True:
+            await asyncio.sleep(UNANNOUNCED_SECONDS)
+            await self.look(self._unannounced)
 
     async def attend(self) -> None:
         """Record that callers wait for their attended keys."""

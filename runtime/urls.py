@@ -2,7 +2,7 @@
 
 from core.urls import both
 
-from .views import agents, cancelling, capacity, chat, controls, executions, internal, public, retries, schedules, tasks
+from .views import agents, cancelling, capacity, chat, controls, executions, internal, logs, public, retries, schedules, tasks
 
 app_name = "runtime"
 urlpatterns = [
@@ -22,20 +22,20 @@ urlpatterns = [
     *both("agents/<str:name>/queue/", executions.QueueView.as_view(), name="queue-detail"),
     *both("agents/<str:name>/executions/", executions.AgentExecutionListView.as_view(), name="agent-execution-list"),
     *both("agents/<str:name>/executions/<uuid:execution_id>/", executions.AgentExecutionView.as_view(), name="agent-execution-detail"),
-    *both("agents/<str:name>/executions/<uuid:execution_id>/events/", executions.AgentEventListView.as_view(), name="agent-event-list"),
+    *both("agents/<str:name>/executions/<uuid:execution_id>/events/", logs.AgentEventListView.as_view(), name="agent-event-list"),
     *both("agents/<str:name>/executions/<uuid:execution_id>/cancel/", executions.AgentCancelView.as_view(), name="agent-execution-cancel"),
     *both("agents/<str:name>/schedules/", schedules.ScheduleListView.as_view(), name="schedule-list"),
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/", schedules.ScheduleView.as_view(), name="schedule-detail"),
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/run/", schedules.ScheduleRunView.as_view(), name="schedule-run"),
     *both("agents/<str:name>/schedules/<uuid:schedule_id>/firings/", schedules.FiringListView.as_view(), name="firing-list"),
-    *both("agents/<str:name>/executions/<uuid:execution_id>/retry/", retries.AgentRetryView.as_view(), name="agent-execution-retry"),
     *both("public/chat/<str:token>", public.PublicChatView.as_view(), name="public-chat"),
     *both("public/executions/<str:token>/<uuid:execution_id>", public.PublicExecutionView.as_view(), name="public-execution"),
     *both("internal/execute-task", internal.ExecuteTaskView.as_view(), name="internal-execute-task"),
+    *both("agents/<str:name>/executions/<uuid:execution_id>/retry/", retries.AgentRetryView.as_view(), name="agent-execution-retry"),
     *both("executions/", executions.ExecutionListView.as_view(), name="execution-list"),
     *both("executions/cancel/", cancelling.CancelManyView.as_view(), name="execution-cancel-many"),
     *both("executions/<uuid:execution_id>/retry/", retries.RetryView.as_view(), name="execution-retry"),
     *both("executions/<uuid:execution_id>/", executions.ExecutionView.as_view(), name="execution-detail"),
-    *both("executions/<uuid:execution_id>/events/", executions.EventListView.as_view(), name="event-list"),
+    *both("executions/<uuid:execution_id>/events/", logs.EventListView.as_view(), name="event-list"),
     *both("executions/<uuid:execution_id>/cancel/", executions.CancelView.as_view(), name="execution-cancel"),
 ]

@@ -13,6 +13,7 @@ from backlog.models import TERMINAL, Execution, Status
 from core.asgi import HOLD, HOLDS, Answer, Hold, Render
 from core.errors import TrinityError
 
+from . import held
 from .errors import (
     AccessLost,
     AgentAuth,
@@ -81,12 +82,21 @@ def when_finished(
 
     With `gone` the execution waits only while its caller does: that they do is recorded, and `gone` called when they hang up.
     """
+    return _later(request, Hold(key=str(execution_id), seconds=seconds, render=render, attended=gone is not None, gone=gone))
+
+
+def when_logged(request: Request, *, execution_id: uuid.UUID, after: int, seconds: float, render: Render) -> HttpResponse:
+    """`render`'s answer once the execution's log goes on behind entry `after`, or as `when_finished`."""
+    return _later(request, Hold(key=held.entry_behind(execution_id, after), seconds=seconds, render=render, announced=False))
+
+
+def _later(request: Request, hold: Hold) -> HttpResponse:
     # Django's META is the server's own dictionary.
     environ = request.META
     if environ.get(HOLDS):
-        environ[HOLD] = Hold(key=str(execution_id), seconds=seconds, render=render, attended=gone is not None, gone=gone)
+        environ[HOLD] = hold
         return HttpResponse()
-    return sent(render(timed_out=True))
+    return sent(hold.render(timed_out=True))
 
 
 def sent(answer: Answer) -> HttpResponse:

@@ -15,7 +15,6 @@ from channels.routing import ProtocolTypeRouter
 from django.conf import settings
 
 from backlog import presence
-from backlog import selectors as backlog
 from capacity import keys
 from core import events
 from core.asgi import Bridge, Receive, Scope, Send
@@ -29,12 +28,8 @@ from fleet.events import RightsChanged
 from frontend.relay import Relay
 from frontend.routing import websockets
 from gateway.server import McpServer
+from runtime import held
 from runtime.events import ExecutionFinished
-
-
-def finished(execution_ids: set[str]) -> set[str]:
-    """Which of the executions that calls are held for have ended."""
-    return {str(execution_id) for execution_id in backlog.finished([UUID(text) for text in execution_ids])}
 
 
 def seen(execution_ids: set[str]) -> None:
@@ -71,7 +66,7 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 threads = Threads(size=conf.web_threads, name="web")
-waiters = Waiters(threads=threads, finished=finished, seen=seen)
+waiters = Waiters(threads=threads, finished=held.finished, seen=seen)
 relay = Relay()
 bridge = Bridge(wsgi, threads=threads, waiters=waiters, fixed=LIVE)
 mcp = McpServer(threads=threads, waiters=waiters)

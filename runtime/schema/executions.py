@@ -57,6 +57,11 @@ _WAIT = OpenApiParameter(
     "wait", {"type": "integer", "minimum": 0, "maximum": 60}, description="Answer once it has ended, at the latest after so many seconds."
 )
 _AFTER = OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="The `seq` of the last entry known.")
+_NEXT_ENTRY = OpenApiParameter(
+    "wait",
+    {"type": "integer", "minimum": 0, "maximum": 60},
+    description="Answer once there is a further entry or it has ended, at the latest after so many seconds.",
+)
 execution_list = operation("execution_list", answers={200: ExecutionPageOut}, parameters=[OpenApiParameter("agent", str), *_FILTERS])
 agent_execution_list = operation("agent_execution_list", answers={200: ExecutionPageOut}, problems=(404,), parameters=_FILTERS)
 
@@ -68,7 +73,7 @@ def execution_detail(name: str) -> Any:
 
 def event_list(name: str) -> Any:
     """A run's log, by the path that is called `name`."""
-    return operation(name, answers={200: EventPageOut}, problems=(404,), parameters=[_AFTER])
+    return operation(name, answers={200: EventPageOut}, problems=(404,), parameters=[_AFTER, _NEXT_ENTRY])
 
 
 def execution_cancel(name: str) -> Any:
@@ -87,17 +92,11 @@ class CancelledManyOut(serializers.Serializer):
 execution_cancel_many = operation("execution_cancel_many", answers={200: CancelledManyOut}, body=CancelManyIn)
 
 
-class RetriedOut(AcceptedOut):
-    """A new execution that does a finished one again."""
-
-    retry_of = serializers.UUIDField()
-
-
 def execution_retry(name: str) -> Any:
     """A retry, by the path that is called `name`."""
     return operation(
         name,
-        answers={202: OpenApiResponse(RetriedOut, "The new one runs, or waits in line.")},
+        answers={202: OpenApiResponse(AcceptedOut, "The new one runs, or waits in line.")},
         problems=(404, 409, 422, 429),
         body=NothingIn,
         parameters=RETRY_HEADERS,

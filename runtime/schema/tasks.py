@@ -17,6 +17,7 @@ class AcceptedOut(serializers.Serializer):
     agent_name = serializers.CharField()
     async_mode = serializers.BooleanField()
     queue_position = serializers.IntegerField(required=False, help_text="1-based, of a queued one.")
+    retry_of = serializers.UUIDField(required=False, help_text="What a retry does again.")
 
 
 _REPLAYED = header("Idempotent-Replayed", "`true` where an earlier request with the same key made the execution.", answers=[200, 202])

@@ -2,7 +2,6 @@
 
 import uuid
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -19,14 +18,12 @@ from fleet.selectors import fleet_settings
 from .. import selectors, waiting
 from ..schema import executions as schema
 from ..serializers.controls import NothingIn
-from ..serializers.executions import EventOut, ExecutionOut, QueuedOut
+from ..serializers.executions import ExecutionOut, QueuedOut
 from ..services import controls
 from ..standing import standings
 from .filters import FILTERS, lookups_of
 
 LONGEST_WAIT_SECONDS = 60
-EVENTS_A_PAGE = 500
-LARGEST_SEQ = 2**63 - 1
 
 
 class ExecutionListView(api.ApiView):
@@ -67,25 +64,6 @@ class ExecutionView(api.ApiView):
 @extend_schema_view(get=schema.execution_detail("agent_execution_detail"))
 class AgentExecutionView(ExecutionView):
     """One execution as one of its agent's."""
-
-
-class EventListView(api.ApiView):
-    """The log of one execution's run."""
-
-    @schema.event_list("event_list")
-    def get(self, request: Request, execution_id: uuid.UUID, name: str | None = None) -> Response:
-        """Its entries after `after`, in their order; `next` is null at the present end."""
-        asked = api.strict_query(request, {"after": api.integer(0, LARGEST_SEQ)})
-        row = selectors.execution_for(principal=self.principal, execution_id=execution_id, agent_name=name)
-        found = list(row.events.filter(seq__gt=asked.get("after", 0)).order_by("seq")[: EVENTS_A_PAGE + 1])
-        page = found[:EVENTS_A_PAGE]
-        following = f"{request.build_absolute_uri(request.path)}?{urlencode({'after': page[-1].seq})}" if len(found) > len(page) else None
-        return Response({"results": EventOut(page, many=True).data, "next": following})
-
-
-@extend_schema_view(get=schema.event_list("agent_event_list"))
-class AgentEventListView(EventListView):
-    """The log of one execution of the agent's."""
 
 
 class CancelView(api.ApiView):

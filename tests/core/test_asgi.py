@@ -176,6 +176,16 @@ def test_lost_announcement_is_found_by_the_poll(web, store, in_thread):
     assert waiting.result().json()["timed_out"] is False
 
 
+def test_key_that_nobody_will_announce_is_asked_for_often(web, store, in_thread):
+    waiting = in_thread(web.get, "/hold?key=k7&unannounced=1", timeout=20)
+    held(web)
+    until(lambda: int(store.get("polls") or 0) >= 3)
+    finish(store, "k7")
+    began = now()
+    assert waiting.result().json()["timed_out"] is False
+    assert now() - began < 4
+
+
 def test_calls_that_begin_together_share_their_first_look(web, store, in_thread):
     waiting = [in_thread(web.get, f"/hold?key=many-{n}&seconds=1", timeout=20) for n in range(10)]
     assert {answer.result().status_code for answer in waiting} == {504}

@@ -58,7 +58,7 @@ def hold(request: HttpRequest) -> HttpResponse:
     attended = "attended" in request.GET
     request.environ[HOLD] = Hold(
         key=request.GET["key"], seconds=float(request.GET.get("seconds", 30)), render=render, attended=attended,
-        gone=gone if attended else None,
+        gone=gone if attended else None, announced="unannounced" not in request.GET,
     )  # fmt: skip
     return HttpResponse("ignored", status=418, headers={"X-Kept": "yes"})
 

@@ -142,6 +142,21 @@ def test_a_held_wait_answers_as_soon_as_the_execution_ends(stack: Stack, agent_s
     assert time.monotonic() - began < 15
 
 
+def test_a_held_look_at_a_log_answers_with_its_next_entry_and_then_with_its_end(stack: Stack, until: Until) -> None:
+    says_and_waits = ["sh", "-c", """echo '{"type": "note", "text": "here"}'; exec sleep 60"""]
+    agent, api = stack.make_agent(runtime={"kind": "command", "argv": says_and_waits}), stack.api(stack.superuser_key)
+    execution_id = submit(api, agent, "speak")["execution_id"]
+    log = f"/api/executions/{execution_id}/events/"
+    began = time.monotonic()
+    [entry] = api.get(log, params={"wait": 30}).json()["results"]
+    assert (entry["type"], execution(api, execution_id)["status"]) == ("note", "running")
+    assert time.monotonic() - began < 20
+    waiting = Later(lambda: api.get(log, params={"wait": 30, "after": entry["seq"]}))
+    assert api.post(f"/api/executions/{execution_id}/cancel/").status_code == 202
+    assert [further["type"] for further in waiting.response(25).json()["results"]] in ([], ["text"])
+    until(lambda: execution(api, execution_id)["status"] == "cancelled")
+
+
 def test_the_errors_of_a_sync_run_name_their_cause(stack: Stack, agent_server: AgentServer) -> None:
     agent, api = http_agent(stack, agent_server), stack.api()
     expected = {"status=401": (502, "agent_auth"), "status=429": (502, "agent_rate_limited"), "status=500": (502, "agent_error"),

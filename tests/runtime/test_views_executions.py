@@ -12,6 +12,7 @@ from django.utils import timezone
 from backlog.models import Execution, ExecutionEvent, Status
 from capacity import slots
 from fleet.models import FleetSettings, Session, Share
+from runtime.held import entry_behind, finished
 
 FIELDS = [
     "id", "agent_name", "status", "error_code", "error", "message", "response", "triggered_by", "source", "session_id", "priority",
@@ -261,6 +262,24 @@ def test_a_runs_log_is_read_in_pages(get, post_task, agent):
     assert event.pop("at").endswith("Z")
     assert event == {"seq": 502, "type": "text", "data": {"text": "502"}}
     assert get(f"{url}?after=-1").status_code == 400
+
+
+def test_a_wait_for_a_log_ends_with_its_next_entry_or_the_execution(get, post_task):
+    row = execution_of(post_task())
+    url = f"/api/executions/{row.pk}/events/"
+    assert get(f"{url}?wait=5").json() == {"results": [], "next": None}
+    keys = {after: entry_behind(row.pk, after) for after in (0, 1, 2)} | {"end": str(row.pk), "gone": entry_behind(uuid.uuid4(), 7)}
+    assert finished(keys.values()) == {keys["gone"]}
+    ExecutionEvent.objects.bulk_create(ExecutionEvent(execution=row, seq=n, type="text") for n in (1, 2))
+    with CaptureQueriesContext(connection) as queries:
+        assert finished(keys.values()) == {keys[0], keys[1], keys["gone"]}
+    assert len(queries) == 2
+    assert [event["seq"] for event in get(f"{url}?wait=5&after=1").json()["results"]] == [2]
+    Execution.objects.update(status="success", slot_token=None, completed_at=timezone.now())
+    assert finished(keys.values()) == set(keys.values())
+    assert get(f"{url}?wait=5&after=2").json() == {"results": [], "next": None}
+    for wrong in ("61", "-1", "x"):
+        assert get(f"{url}?wait={wrong}").json()["detail"] == "wait must be an integer between 0 and 60"
 
 
 def test_a_log_is_not_for_strangers(get, post_task, stranger):
