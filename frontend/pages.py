@@ -13,10 +13,12 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
+from django_redis.exceptions import ConnectionInterrupted
 
 from backlog import selectors as backlog
 from backlog.models import Execution
-from core.errors import Throttled, Unavailable
+from core.errors import SlotsUnavailable, Throttled
+from core.redis import RedisError
 from fleet import access
 from fleet.errors import AccessDenied, AgentNotFound
 from fleet.models import Agent
@@ -46,11 +48,11 @@ class LoginPage(LoginView):
             note_login(request, request.POST.get("username", ""))
         except Throttled as refusal:
             return self._refused(refusal, status=429)
-        except Unavailable as refusal:
-            return self._refused(refusal, status=503)
+        except (RedisError, ConnectionInterrupted):
+            return self._refused(SlotsUnavailable(), status=503)
         return super().post(request, *args, **kwargs)
 
-    def _refused(self, refusal: Throttled | Unavailable, *, status: int) -> HttpResponse:
+    def _refused(self, refusal: Throttled | SlotsUnavailable, *, status: int) -> HttpResponse:
         answer = self.render_to_response(self.get_context_data(form=self.get_form_class()(), refusal=refusal.detail), status=status)
         answer.headers["Retry-After"] = str(refusal.retry_after or 1)
         return answer

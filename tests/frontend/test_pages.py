@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -10,6 +11,7 @@ from django.test import Client, override_settings
 
 from backlog.models import Execution, Status
 from capacity.manager import CapacityManager
+from core.embedded_store import free_port
 from core.ids import new_token
 from fleet.models import Agent, Share
 
@@ -69,6 +71,17 @@ def test_too_many_tries_are_refused_with_the_time_to_wait_even_with_the_right_pa
     assert answer.status_code == 429
     assert 1 <= int(answer["Retry-After"]) <= 60
     assert "Too many requests. Try again in" in answer.text
+
+
+def test_without_its_store_nobody_signs_in_and_the_page_says_when_to_come_back(
+    client: Client, owner: User, settings: Any, valkey: redis.Redis
+) -> None:
+    settings.CACHES = {"default": settings.CACHES["default"] | {"LOCATION": f"redis://127.0.0.1:{free_port()}/0"}}
+    answer = client.post("/login/", {"username": "olga", "password": "olga-password"})
+    assert answer.status_code == 503
+    assert int(answer["Retry-After"]) >= 1
+    assert "Slot store unavailable" in answer.text
+    assert "sessionid" not in client.cookies
 
 
 def test_signing_out_takes_a_post(signed_in: SignIn, owner: User) -> None:

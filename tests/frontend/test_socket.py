@@ -20,7 +20,10 @@ from capacity import slots
 from capacity.leases import Lease
 from capacity.manager import CapacityManager
 from core.ids import new_id, new_token
+from fleet import shares
 from fleet.models import Agent, Share
+from fleet.principals import Principal
+from fleet.services import create_key, revoke_key
 from fleet.tokens import issue
 from tests.stores import OwnStore
 from tests.waiting import now, until
@@ -267,6 +270,31 @@ def test_agent_whose_share_was_withdrawn_is_null_and_told_of_no_more(web, owner,
         while mine.name not in heard:
             heard += frame(socket).get("agents", {})
         assert shared.name not in heard
+
+
+def test_sharing_and_handing_on_are_told_at_once(web, owner, stranger, make_agent, api):
+    mine, given = make_agent(), make_agent()
+    with watching(web, stranger) as (guest, held), watching(web, owner) as (host, _):
+        assert held == {}
+        shares.share_agent(principal=Principal.of_user(owner), agent=mine, username="sten")
+        while mine.name not in (snapshot := frame(guest)).get("agents", {}):
+            pass
+        assert snapshot["agents"][mine.name]["max"] == 3
+        shares.withdraw_share(principal=Principal.of_user(owner), agent=mine, username="sten")
+        assert delta_of(guest, mine.name, lambda value: True) is None
+        assert api(owner).patch(f"/api/agents/{given.name}/", {"owner": "sten"}, format="json").status_code == 200
+        while given.name not in frame(guest).get("agents", {}):
+            pass
+        assert delta_of(host, given.name, lambda value: value is None) is None
+
+
+def test_socket_of_a_revoked_key_is_closed_at_once(web, owner, agent):
+    made = create_key(owner=owner, scope="user", name="screen")
+    answer = httpx.post(web.url + "/api/ws-ticket", headers={"Authorization": f"Bearer {made.key}"})
+    with opened(web, path=f"/ws/capacity/?ticket={answer.json()['ticket']}") as socket:
+        assert frame(socket)["type"] == "snapshot"
+        revoke_key(principal=Principal.of_user(owner), key=made.row)
+        assert close_code(socket) == 4401
 
 
 def test_change_without_a_hint_is_found_and_gets_a_version(web, owner, agent):
