@@ -13,6 +13,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from fleet.models import Agent
 
 from .models import LINE, Execution, Status
+from .presence import attended
 from .selectors import unfinished_of_session
 
 #: Of each agent; enough to tell a spread.
@@ -54,7 +55,7 @@ class _Listed(Subquery):
         return self.as_sql(compiler, connection, template="(SELECT json_group_array(value) FROM (%(subquery)s) listed)", **extra)
 
     def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any) -> Any:
-        template = "(SELECT COALESCE(json_agg(value), '[]') FROM (%(subquery)s) listed)"
+        template = "(SELECT COALESCE(jsonb_agg(value), '[]') FROM (%(subquery)s) listed)"
         return self.as_sql(compiler, connection, template=template, **extra)
 
 
@@ -70,7 +71,7 @@ class Known:
 def known_of(agent_ids: Iterable[int]) -> dict[int, Known]:
     """`{agent id: Known}`, by one query that reads at most `LAST_RUNS` finished rows of each."""
     mine = Execution.objects.filter(agent_id=OuterRef("pk"))
-    waiting = mine.filter(status=Status.QUEUED, startable=True).order_by().values("agent").annotate(count=Count("*")).values("count")
+    waiting = mine.filter(attended(), status=Status.QUEUED, startable=True).order_by().values("agent").annotate(count=Count("*")).values("count")
     agents = Agent.objects.filter(pk__in=set(agent_ids)).order_by()
     read = agents.values_list("pk", _Listed(last_runs(mine)), _Listed(_ages(mine)), Coalesce(Subquery(waiting), Value(0)))
     return {pk: Known(runs=runs, ages=[age or 0.0 for age in ages], startable=startable) for pk, runs, ages, startable in read}
@@ -116,13 +117,13 @@ def session_load(session_id: uuid.UUID) -> SessionLoad:
 
 def startable_in_fleet() -> int:
     """How many rows of all agents could start now but for a place, at most `MOST_WAITING`."""
-    return Execution.objects.filter(status=Status.QUEUED, startable=True).order_by()[:MOST_WAITING].count()
+    return Execution.objects.filter(attended(), status=Status.QUEUED, startable=True).order_by()[:MOST_WAITING].count()
 
 
 def ages_in_fleet() -> list[float]:
     """For how long the fleet's present runs have been at it: at most `MOST_HOLDERS` of them."""
     held = Execution.objects.filter(slot_token__isnull=False)
-    return [age or 0.0 for age in _ages(held).values_list("value", flat=True)]
+    return [read["value"] or 0.0 for read in _ages(held)]
 
 
 def last_runs(rows: QuerySet[Execution]) -> QuerySet[Execution, Any]:
