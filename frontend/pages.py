@@ -3,11 +3,9 @@
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.mixins import LoginRequiredMixin
-from django.contrib.auth.views import LoginView, PasswordChangeView
+from django.contrib.auth.views import LoginView
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
@@ -56,21 +54,6 @@ class LoginPage(LoginView):
         answer = self.render_to_response(self.get_context_data(form=self.get_form_class()(), refusal=refusal.detail), status=status)
         answer.headers["Retry-After"] = str(refusal.retry_after or 1)
         return answer
-
-
-class AccountPage(LoginRequiredMixin, PasswordChangeView):
-    """One's own password."""
-
-    http_method_names = PAGE_METHODS
-    template_name = "frontend/account.html"
-    success_url = reverse_lazy("frontend:account-changed")
-
-
-@login_required
-@require_safe
-def account_changed(request: HttpRequest) -> HttpResponse:
-    """The account after its password was changed; other browsers of the same user are signed out by it."""
-    return render(request, "frontend/account_changed.html")
 
 
 @never_cache

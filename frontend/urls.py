@@ -6,15 +6,17 @@ from django.views.generic import RedirectView
 
 from core.urls import both
 
-from . import pages
+from . import account, pages
 
 app_name = "frontend"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="frontend:agent-list", http_method_names=["get", "head", "options"]), name="home"),
     *both("login/", pages.LoginPage.as_view(), name="login"),
     *both("logout/", LogoutView.as_view(), name="logout"),
-    *both("account/", pages.AccountPage.as_view(), name="account"),
-    *both("account/changed/", pages.account_changed, name="account-changed"),
+    *both("account/", account.AccountPage.as_view(), name="account"),
+    *both("account/changed/", account.account_changed, name="account-changed"),
+    *both("account/keys/", account.KeysPage.as_view(), name="account-key-create"),
+    *both("account/keys/<int:key_id>/", account.revoke_key, name="account-key-revoke"),
     *both("agents/", pages.agents, name="agent-list"),
     *both("agents/<str:name>/", pages.agent, name="agent-detail"),
     *both("agents/<str:name>/work/", pages.agent_work, name="agent-work"),

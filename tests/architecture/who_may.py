@@ -227,6 +227,11 @@ TABLE: dict[str, dict[str, Row]] = {
     "frontend:logout": {"POST": row(PUBLIC, 302, {}, form=True)},
     "frontend:account": {"GET": row(PAGE), "POST": row(PAGE, 200, {}, form=True)},
     "frontend:account-changed": {"GET": row(PAGE)},
+    "frontend:account-key-create": {"POST": row(PAGE, 200, {"name": "new"}, form=True)},
+    "frontend:account-key-revoke": {
+        method: row(PAGE, ok, form=True, but=_each(("stranger's browser",), (404, None)), at=lambda cast: {"key_id": cast.owner_key.pk})
+        for method, ok in (("GET", 200), ("POST", 302))
+    },
     "frontend:agent-list": {"GET": row(PAGE)},
     "frontend:agent-detail": {"GET": row(AGENT_PAGE)},
     "frontend:agent-work": {"GET": row(AGENT_PAGE)},
