@@ -21,16 +21,21 @@ class Result:
     """What a tool answers: the body that REST would have sent, a problem where it is refused."""
 
     body: dict[str, Any]
+    #: The same as JSON.
+    text: str
     refused: bool
     #: An earlier call with the same idempotency key made the execution.
     replayed: bool
 
     @classmethod
     def of(cls, answer: Answer) -> "Result":
-        """`answer` as a result; what REST says in `Retry-After` is a member here."""
-        body, after = json.loads(answer.body), answer.headers.get("Retry-After")
+        """`answer` as a result; what REST says in `Retry-After` is a member here. On a thread: some are megabytes long."""
+        text, after = answer.body.decode(), answer.headers.get("Retry-After")
+        if after is not None:
+            text = json.dumps(json.loads(text) | {"retry_after": int(after)})
         return cls(
-            body=body | ({} if after is None else {"retry_after": int(after)}),
+            body=json.loads(text),
+            text=text,
             refused=answer.status >= HTTPStatus.BAD_REQUEST,
             replayed="Idempotent-Replayed" in answer.headers,
         )
@@ -46,12 +51,10 @@ class Calls:
     async def call(self, tool: Tool, *, principal: Principal, arguments: Mapping[str, Any], gone: asyncio.Future[None]) -> Result | None:
         """The tool's result; None where the caller hung up while it waited, which changes nothing else."""
         begun = await self._threads.query(begin, tool, principal, arguments)
-        if isinstance(begun, Answer):
-            return Result.of(begun)
+        if isinstance(begun, Result):
+            return begun
         timed_out = await self._wait(begun, gone)
-        if gone.done():
-            return None
-        return Result.of(await self._threads.query(rendered, begun, timed_out))
+        return None if gone.done() else await self._threads.query(end, begun, timed_out=timed_out)
 
     async def _wait(self, hold: Hold, gone: asyncio.Future[None]) -> bool:
         """Whether the wait ended before what was waited for."""
@@ -64,11 +67,17 @@ class Calls:
             self._waiters.leave(hold.key, finished)
 
 
-def begin(tool: Tool, principal: Principal, arguments: Mapping[str, Any]) -> Answer | Hold:
-    """The tool's answer, the problem that stands in its way, or what it waits for; on a thread of the pool."""
+def begin(tool: Tool, principal: Principal, arguments: Mapping[str, Any]) -> Result | Hold:
+    """The tool's result, the problem that stands in its way, or what it waits for; on a thread of the pool."""
     try:
         if tool.personal:
             access.require_person(principal)
-        return tool.run(principal, arguments)
+        answer = tool.run(principal, arguments)
     except Exception as error:  # noqa: BLE001 - the caller is to be told; what is unforeseen gets logged where it is translated
-        return problem_answer(error)
+        answer = problem_answer(error)
+    return answer if isinstance(answer, Hold) else Result.of(answer)
+
+
+def end(hold: Hold, *, timed_out: bool) -> Result:
+    """The result of a call that has waited; on a thread of the pool."""
+    return Result.of(rendered(hold, timed_out))

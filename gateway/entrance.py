@@ -34,6 +34,7 @@ def let_in(scope: Scope) -> Principal:
 
 def check_origin(origin: str | None, *, host: str) -> None:
     """Raise `OriginForbidden` for a page of neither `host` itself nor `TRINITY_CORS_ORIGINS`; programs send no origin."""
-    allowed = {f"http://{host}", f"https://{host}", *(known.rstrip("/") for known in conf.cors_origins)}
-    if origin is not None and origin.lower() not in {known.lower() for known in allowed}:
+    others: tuple[str, ...] = conf.cors_origins
+    allowed = {known.lower().rstrip("/") for known in (f"http://{host}", f"https://{host}", *others)}
+    if origin is not None and origin.lower() not in allowed:
         raise OriginForbidden

@@ -1,7 +1,6 @@
 """Trinity's MCP server: streamable HTTP without sessions, a JSON answer to each POST."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -34,7 +33,6 @@ from core.conf import conf
 from core.errors import Invalid
 from core.threads import Threads
 from core.waiters import Waiters
-from fleet.principals import Principal
 
 from .calls import Calls, Result
 from .catalogue import TOOLS, Tool, shown_to
@@ -82,7 +80,7 @@ class McpServer:
             return await send_answer(problem_answer(error), [], send)
         if spoilt is not None:
             return await send_answer(spoilt, [], send)
-        return await self._serve(scope | {_CALLER: caller}, body, receive, send)
+        return await self._serve({**scope, _CALLER: caller}, body, receive, send)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         assert self._manager is not None, "not within `running`"  # noqa: S101 - a fault of the wiring
@@ -96,7 +94,7 @@ class McpServer:
             return {"type": "http.disconnect"}
 
         try:
-            await self._manager.handle_request(scope | {_GONE: gone}, next_message, send)
+            await self._manager.handle_request({**scope, _GONE: gone}, next_message, send)
         finally:
             gone.cancel()
 
@@ -113,20 +111,20 @@ class McpServer:
         )
 
     async def _list_tools(self, ctx: ServerRequestContext[Any], _params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_card(tool) for tool in shown_to(_caller(ctx))])
+        return ListToolsResult(tools=[_card(tool) for tool in shown_to(_kept(ctx, _CALLER))])
 
     async def _call_tool(self, ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool '{shortened(params.name)}'; the tools are {', '.join(TOOLS)}")
-        gone: asyncio.Future[None] = ctx.request.scope[_GONE]
-        result = await self._calls.call(tool, principal=_caller(ctx), arguments=params.arguments or {}, gone=gone)
+        arguments = params.arguments or {}
+        result = await self._calls.call(tool, principal=_kept(ctx, _CALLER), arguments=arguments, gone=_kept(ctx, _GONE))
         return CallToolResult(content=[]) if result is None else _told(result)
 
 
-def _caller(ctx: ServerRequestContext[Any]) -> Principal:
-    caller: Principal = ctx.request.scope[_CALLER]
-    return caller
+def _kept(ctx: ServerRequestContext[Any], name: str) -> Any:
+    assert ctx.request is not None, "not over HTTP"  # noqa: S101 - a fault of the wiring
+    return ctx.request.scope[name]
 
 
 def _card_all() -> None:
@@ -140,23 +138,22 @@ def _card(tool: Tool) -> ToolCard:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        inputSchema=tool.input_schema,
-        outputSchema=tool.output_schema,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
         annotations=ToolAnnotations(
             title=tool.title,
-            readOnlyHint=tool.read_only,
-            destructiveHint=tool.destructive,
-            idempotentHint=tool.idempotent,
-            openWorldHint=tool.open_world,
+            read_only_hint=tool.read_only,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=tool.open_world,
         ),
     )
 
 
 def _told(result: Result) -> CallToolResult:
     # The text says the same, for clients that know no structured content.
-    text = TextContent(text=json.dumps(result.body, ensure_ascii=False))
-    meta = {"idempotent_replayed": True} if result.replayed else None
-    return CallToolResult(content=[text], structuredContent=result.body, isError=result.refused, _meta=meta)
+    told = CallToolResult(content=[TextContent(text=result.text)], structured_content=result.body, is_error=result.refused)
+    return told.model_copy(update={"meta": {"idempotent_replayed": True}}) if result.replayed else told
 
 
 def _spoilt(body: bytes) -> Answer | None:

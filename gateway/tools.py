@@ -12,6 +12,7 @@ from django.utils import timezone
 from backlog import selectors as backlog
 from backlog.models import LINE, TERMINAL, Execution, Trigger
 from capacity.gate import gate_of, gated
+from capacity.health import healths
 from capacity.selectors import load_of
 from core.asgi import Answer, Hold
 from fleet import access
@@ -40,7 +41,8 @@ def list_agents(principal: Principal, arguments: Mapping[str, Any]) -> Answer:
     """A page of the agents that the caller may see, by name."""
     asked = takes.ListAgentsIn.check(arguments)
     agents, following = page_of(agents_visible_to(principal).select_related("owner"), asked, ordering=("name",))
-    return Answer.json(200, {"results": [AgentOut(agent).data for agent in agents], "next": following})
+    shown = AgentOut(agents, many=True, context={"health": healths(agents)}).data
+    return Answer.json(200, {"results": shown, "next": following})
 
 
 def get_capacity(principal: Principal, arguments: Mapping[str, Any]) -> Answer:

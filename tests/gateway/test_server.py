@@ -292,6 +292,21 @@ def test_a_key_is_not_shown_what_only_people_may_and_refused_when_it_calls_it(se
     assert Agent.objects.get(pk=agent.pk).max_parallel_tasks == 3
 
 
+def test_an_answer_made_before_is_marked(serve: Any, agent: Agent) -> None:
+    task = {"agent_name": agent.name, "message": "hello", "async_mode": True, "idempotency_key": "k"}
+    headers = LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": "submit_task"}
+
+    async def story(post: Post) -> None:
+        first = (await post(call("submit_task", task))).json()["result"]
+        assert "_meta" not in first
+        for answer in (await post(call("submit_task", task)), await post(modern(call("submit_task", task)), **headers)):
+            again = answer.json()["result"]
+            assert again["_meta"]["idempotent_replayed"] is True
+            assert again["structuredContent"] == first["structuredContent"]
+
+    serve(story)
+
+
 def test_the_handshake_tells_who_it_is_and_keeps_no_session(serve: Any) -> None:
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
 
