@@ -71,7 +71,9 @@ class Known:
 def known_of(agent_ids: Iterable[int]) -> dict[int, Known]:
     """`{agent id: Known}`, by one query that reads at most `LAST_RUNS` finished rows of each."""
     mine = Execution.objects.filter(agent_id=OuterRef("pk"))
-    waiting = mine.filter(attended(), status=Status.QUEUED, startable=True).order_by().values("agent").annotate(count=Count("*")).values("count")
+    waiting = (
+        mine.filter(attended(), status=Status.QUEUED, startable=True).order_by().values("agent").annotate(count=Count("*")).values("count")
+    )
     agents = Agent.objects.filter(pk__in=set(agent_ids)).order_by()
     read = agents.values_list("pk", _Listed(last_runs(mine)), _Listed(_ages(mine)), Coalesce(Subquery(waiting), Value(0)))
     return {pk: Known(runs=runs, ages=[age or 0.0 for age in ages], startable=startable) for pk, runs, ages, startable in read}

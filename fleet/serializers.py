@@ -9,6 +9,7 @@ from core import api
 
 from . import limits
 from .first_values import MAX_CEILING
+from .health import Health
 from .models import MAX_BACKLOG_DEPTH, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, Agent, AuditEntry, PublicLink
 from .runtimes import RuntimeField, RuntimePatchField, shown
 
@@ -53,11 +54,24 @@ class AgentOut(api.StrictSerializer):
     description = serializers.CharField()
     owner = serializers.CharField(source="owner.username")
     runtime = serializers.SerializerMethodField()
+    tool_servers = serializers.SerializerMethodField()
     paused = serializers.BooleanField()
+    health = serializers.SerializerMethodField()
     max_parallel_tasks = serializers.IntegerField()
     max_backlog_depth = serializers.IntegerField()
     execution_timeout_seconds = serializers.IntegerField()
     created_at = serializers.DateTimeField()
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_tool_servers(self, _agent: Agent) -> list[str]:
+        """The tool servers its tasks may use; agents have none of their own."""
+        return []
+
+    @extend_schema_field(serializers.ChoiceField(choices=list(Health)))
+    def get_health(self, agent: Agent) -> str:
+        """One word for its load, read from the `health` in the context."""
+        known: dict[str, Health] = self.context.get("health", {})
+        return known.get(agent.name, Health.UNKNOWN)
 
     def get_runtime(self, agent: Agent) -> dict[str, Any]:
         """Without its secrets."""

@@ -1,6 +1,6 @@
-"""Endpoints of the fleet: tokens and agents."""
+"""Endpoints of the fleet: tokens, agents and their public links."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth import authenticate
@@ -13,7 +13,8 @@ from core import api
 
 from . import access, public_links, schema, selectors, services, throttles, tokens
 from .errors import InvalidCredentials
-from .models import AuditEntry
+from .health import Health
+from .models import Agent, AuditEntry
 from .serializers import AgentIn, AgentOut, AuditOut, FleetAuditOut, PublicLinkIn, PublicLinkOut, RefreshIn, TokenIn, settings_in
 
 
@@ -49,15 +50,29 @@ class TokenRefreshView(api.ApiView):
         return _secret({"access": tokens.refresh_access(RefreshIn.read(request)["refresh"])})
 
 
-class AgentListView(api.ApiView):
-    """The agents one may see, and new ones."""
+class ShowsAgents:
+    """How agents are shown; `runtime.views.agents` adds how they are doing."""
+
+    def health(self, _agents: Sequence[Agent]) -> dict[str, Health]:
+        """`{name: Health}` of those of which it is known."""
+        return {}
+
+    def shown(self, agents: Sequence[Agent]) -> list[dict[str, Any]]:
+        """Their bodies."""
+        return list(AgentOut(agents, many=True, context={"health": self.health(agents)}).data)
+
+
+class AgentListView(ShowsAgents, api.ApiView):
+    """The agents one may see, and new ones; `runtime.urls` serves it."""
 
     @schema.agent_list
     def get(self, request: Request) -> Response:
         """A page of them by name."""
         api.strict_query(request, api.KeysetPagination.parameters)
         agents = selectors.agents_visible_to(self.principal).select_related("owner")
-        return api.KeysetPagination.answer(agents, request, lambda agent: AgentOut(agent).data, ordering=("name",))
+        pages = api.KeysetPagination()
+        pages.ordering = ("name",)
+        return pages.get_paginated_response(self.shown(pages.paginate_queryset(agents, request)))
 
     @schema.agent_create
     def post(self, request: Request) -> Response:
@@ -73,7 +88,8 @@ class AgentListView(api.ApiView):
             settings=settings_in(body),
         )
         agent.refresh_from_db(fields=["created_at"])
-        return Response(AgentOut(agent).data, status=201, headers={"Location": f"{reverse('fleet:agent-list')}{agent.name}/"})
+        [shown] = self.shown([agent])
+        return Response(shown, status=201, headers={"Location": f"{request.path.rstrip('/')}/{agent.name}/"})
 
 
 class AgentAuditView(api.ApiView):
@@ -98,7 +114,7 @@ class AuditView(api.ApiView):
         return _audit(request, selectors.audit_of_fleet(), FleetAuditOut)
 
 
-class AgentView(api.ApiView):
+class AgentView(ShowsAgents, api.ApiView):
     """One agent, to read; `runtime.views.agents` adds what may start or stop work."""
 
     @schema.agent_detail
@@ -107,7 +123,12 @@ class AgentView(api.ApiView):
         api.strict_query(request)
         agents = selectors.living_agents().select_related("owner")
         agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ, queryset=agents)
-        return Response(AgentOut(agent).data, headers={"ETag": api.version_tag(agent.settings_version)})
+        return self.answer(agent)
+
+    def answer(self, agent: Agent) -> Response:
+        """The agent, with the version of its settings."""
+        [shown] = self.shown([agent])
+        return Response(shown, headers={"ETag": api.version_tag(agent.settings_version)})
 
 
 def _audit(request: Request, entries: QuerySet[AuditEntry], shown: type[AuditOut]) -> Response:
@@ -131,7 +152,7 @@ class PublicLinkListView(api.ApiView):
         api.strict_query(request)
         body = PublicLinkIn.read(request)
         made = public_links.create_link(principal=self.principal, agent=agent, name=body["name"])
-        url = f"{reverse('fleet:agent-list').removesuffix('agents/')}public/chat/{made.token}"
+        url = f"{reverse('fleet:token-create').removesuffix('token/')}public/chat/{made.token}"
         return _secret({**PublicLinkOut(made.row).data, "token": made.token, "url": url}, status=201)
 
 

@@ -10,6 +10,7 @@ urlpatterns = [
     *both("agents/<str:name>/capacity", capacity.CapacityView.as_view(), name="capacity-detail"),
     *both("settings/max-parallel-tasks-ceiling", capacity.CeilingView.as_view(), name="ceiling-detail"),
     *both("settings/max-concurrent-tasks", capacity.CapView.as_view(), name="cap-detail"),
+    *both("agents/", agents.AgentListView.as_view(), name="agent-list"),
     *both("agents/<str:name>/", agents.AgentView.as_view(), name="agent-detail"),
     *both("agents/<str:name>/pause/", controls.PauseView.as_view(), name="agent-pause"),
     *both("agents/<str:name>/resume/", controls.ResumeView.as_view(), name="agent-resume"),

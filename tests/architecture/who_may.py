@@ -152,7 +152,7 @@ TABLE: dict[str, dict[str, Row]] = {
     # -- Agents and what belongs to them ---------------------------------------------------------------------------------
     "fleet:token-create": {"POST": row(PUBLIC, (401, "invalid_credentials"), LOGIN)},
     "fleet:token-refresh": {"POST": row(PUBLIC, BAD_CREDENTIALS, {"refresh": "nonsense"})},
-    "fleet:agent-list": {"GET": row(SIGNED_IN), "POST": row(PERSON, 201, HTTP_AGENT)},
+    "runtime:agent-list": {"GET": row(SIGNED_IN), "POST": row(PERSON, 201, HTTP_AGENT)},
     "runtime:agent-detail": {
         "GET": row(READ),
         "PATCH": row(OWN, 200, {"description": "Another"}),

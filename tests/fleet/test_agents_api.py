@@ -40,7 +40,9 @@ def test_new_agent_is_created_read_back_and_listed(api, owner, create):
         "description": " as sent ",
         "owner": "olga",
         "runtime": HTTP,
+        "tool_servers": [],
         "paused": False,
+        "health": "unknown",  # the slot store of this test has not been asked for a slot yet
         "max_parallel_tasks": 3,
         "max_backlog_depth": 0,
         "execution_timeout_seconds": 900,
