@@ -10,15 +10,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from fleet.errors import AgentNotFound
-from fleet.models import Agent, Session
+from fleet.models import Agent
 
-from . import presence, selectors
+from . import arrivals, presence, selectors
 from .drafts import Draft, Queued
-from .errors import BacklogFull, CapacityFull, KeyTaken, QueueFull
+from .errors import KeyTaken
 from .models import Execution, IdempotencyKey, Status
 
 
@@ -40,7 +40,7 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
 
     None where another row of its session came first. Raises `KeyTaken` where its id or its idempotency key exists already.
     """
-    row = _row(agent=agent, draft=draft, status=Status.RUNNING)
+    row = arrivals.new_row(agent=agent, draft=draft, status=Status.RUNNING)
     row.slot_token, row.slot_number = token, number
     row.granted_at = row.dispatched_at = Now()
     row.dispatches = 1
@@ -48,7 +48,7 @@ def insert_running(*, agent: Agent, draft: Draft, token: uuid.UUID, number: int)
         with transaction.atomic():
             if _session_is_taken(agent=agent, draft=draft):
                 return None
-            _save(row=row, draft=draft)
+            arrivals.insert(row=row, draft=draft)
     except IntegrityError as error:
         if selectors.accepted_before(agent=agent, draft=draft):
             raise KeyTaken from error
@@ -86,55 +86,16 @@ def _enqueue(*, agent: Agent, draft: Draft, limit: int, exceed_depth: bool) -> Q
         held = Agent.objects.select_for_update(no_key=True).only("max_backlog_depth", "deleted_at").get(pk=agent.pk)
         if held.deleted_at is not None:
             raise AgentNotFound
-        line = _line_seen_by(agent=agent, draft=draft)
-        refusal = None if exceed_depth else _refusal(held, name=agent.name, draft=draft, limit=limit, depth=line["depth"])
+        line = arrivals.line_seen_by(agent=agent, draft=draft)
+        refusal = None if exceed_depth else arrivals.refusal(held, name=agent.name, draft=draft, limit=limit, depth=line["depth"])
         if refusal is not None:
             if selectors.key_taken(agent=agent, draft=draft):
                 raise KeyTaken
             raise refusal
-        row = _row(agent=agent, draft=draft, status=Status.QUEUED)
+        row = arrivals.new_row(agent=agent, draft=draft, status=Status.QUEUED)
         row.startable = draft.session_id is None or not selectors.unfinished_of_session(draft.session_id).exists()
-        _save(row=row, draft=draft)
+        arrivals.insert(row=row, draft=draft)
     return Queued(execution_id=row.id, position=line["ahead"] + 1)
-
-
-def _refusal(held: Agent, *, name: str, draft: Draft, limit: int, depth: int) -> CapacityFull | None:
-    """Why the line doesn't take the draft; None where it does."""
-    load: dict[str, Any] = {"max_parallel_tasks": limit, "queued": depth, "max_backlog_depth": held.max_backlog_depth}
-    if draft.attended and (waiting := presence.waiting_turns(held.pk).count()) >= presence.MOST_WAITING:
-        return QueueFull(agent=name, waiting=waiting, **load)
-    return BacklogFull(agent=name, limit=limit, depth=depth, **load) if depth >= held.max_backlog_depth else None
-
-
-def _line_seen_by(*, agent: Agent, draft: Draft) -> dict[str, int]:
-    before = Q(front=True) if draft.front else Q(front=True) | Q(priority__gte=draft.priority)
-    if draft.front:
-        before &= Q(priority__gte=draft.priority)
-    queued = Execution.objects.filter(agent=agent, status=Status.QUEUED)
-    return queued.aggregate(depth=Count("*"), ahead=Count("pk", filter=before))
-
-
-def _row(*, agent: Agent, draft: Draft, status: Status) -> Execution:
-    columns = {name: value for name, value in vars(draft).items() if name not in _NO_COLUMNS}
-    return Execution(agent=agent, agent_name=agent.name, status=status, seen_at=Now() if draft.attended else None, **columns)
-
-
-_NO_COLUMNS = ("idempotency", "attended", "opens_session")
-
-
-def _save(*, row: Execution, draft: Draft) -> None:
-    """Insert the row, and with it its idempotency key and the session that it opens."""
-    if draft.opens_session and draft.submitted_by_id is not None:
-        Session.objects.create(pk=row.session_id, agent_id=row.agent_id, owner_id=draft.submitted_by_id, title=_title_of(draft.message))
-    row.save(force_insert=True)
-    if (asked := draft.idempotency) is not None:
-        IdempotencyKey.objects.create(
-            caller=asked.caller, agent_id=row.agent_id, key=asked.key, body_digest=asked.body_digest, execution_id=row.pk
-        )
-
-
-def _title_of(message: str) -> str:
-    return message.strip().splitlines()[0][: selectors.PREVIEW_CHARACTERS]
 
 
 # -- Queued ⇄ running --------------------------------------------------------------------------------------------------
