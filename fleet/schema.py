@@ -62,8 +62,8 @@ class NewPublicLinkOut(PublicLinkOut):
 
 _LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, description="The agent.", response=[201])
 
-token_create = operation("token_create", answers={200: TokenOut}, problems=(429,), body=TokenIn, public=True)
-token_refresh = operation("token_refresh", answers={200: AccessOut}, body=RefreshIn, public=True)
+token_create = operation("token_create", answers={200: TokenOut}, problems=(401, 429), body=TokenIn, public=True)
+token_refresh = operation("token_refresh", answers={200: AccessOut}, problems=(401,), body=RefreshIn, public=True)
 agent_audit = operation("agent_audit", answers={200: AuditPageOut}, problems=(404,), parameters=LIST_PARAMETERS)
 audit_list = operation("audit_list", answers={200: FleetAuditPageOut}, parameters=LIST_PARAMETERS)
 agent_list = operation("agent_list", answers={200: AgentPageOut}, parameters=LIST_PARAMETERS)

@@ -201,6 +201,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "ExecutionStatus": "backlog.models.Status",
         "ExecutionTrigger": "backlog.models.Trigger",
+        "TaskStatus": ["accepted", "queued"],
         "KeyScope": "fleet.models.KeyScope",
         "PersonalScope": "fleet.grants.serializers.PERSONAL_SCOPES",
     },

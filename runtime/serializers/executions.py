@@ -46,6 +46,7 @@ class InLine:
         """1-based; null for one that doesn't wait in line."""
         return self._standing(row).queue_position
 
+    @extend_schema_field(serializers.ChoiceField(choices=list(WaitingFor), allow_null=True))
     def get_waiting_for(self, row: Execution) -> WaitingFor | None:
         """Null for one whose work has begun or ended."""
         return self._standing(row).waiting_for
@@ -100,6 +101,7 @@ class ExecutionOut(InLine, serializers.Serializer):
         """What went wrong, in words."""
         return row.error or None
 
+    @extend_schema_field(SourceOut)
     def get_source(self, row: Execution) -> dict[str, Any]:
         """Who submitted it."""
         return {"kind": row.source_kind, "name": row.source_name}
@@ -110,6 +112,7 @@ class ExecutionOut(InLine, serializers.Serializer):
             return None
         return max(0, round((row.completed_at - row.started_at).total_seconds() * 1000))
 
+    @extend_schema_field(UsageOut(allow_null=True))
     def get_usage(self, row: Execution) -> dict[str, Any] | None:
         """What the run says it has used; null where it said nothing."""
         cost = None if row.cost_usd is None else float(row.cost_usd)

@@ -46,7 +46,7 @@ def system_key(superuser: User) -> str:
 
 
 def _takes_body(found: dict[str, Any]) -> bool:
-    return "requestBody" in found and not _by_link(found)
+    return "415" in found["responses"] and not _by_link(found)
 
 
 def _internal(found: dict[str, Any]) -> bool:

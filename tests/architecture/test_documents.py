@@ -51,3 +51,7 @@ def test_no_setting_is_documented_that_nobody_reads() -> None:
 
 def test_every_error_is_documented() -> None:
     assert documents.ERRORS.read_text() == documents.errors_document(), "run `make docs`"
+
+
+def test_the_contract_is_written_down() -> None:
+    assert documents.CONTRACT.read_text() == documents.contract_document(), "run `make docs`"

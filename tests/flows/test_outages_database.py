@@ -6,13 +6,14 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
 
-from tests import postgres
+from tests import contract, postgres
 from tests.agents.server import AgentServer
 from tests.flows.submitting import all_ended, execution, holders, statuses, submit, unsettled
 from tests.postgres import PostgresServer
@@ -130,3 +131,31 @@ def test_runs_outlive_an_sqlite_file_that_another_process_sits_on(on_sqlite: Sta
         assert [holders(stack, agent) for agent in runs] == [5, 5]
         sitter.execute("ROLLBACK")
     assert_all_ended_well(stack, agent_server, until, runs)
+
+
+def test_without_its_database_every_operation_is_a_503(on_postgresql: Stack, way: Proxy) -> None:
+    asked = [(method, contract.filled(path, found)) for method, path, found in contract.operations()]
+    bodies = {"/api/token/": {"username": "olga", "password": "p"}, "/api/token/refresh/": {"refresh": refresh_token(on_postgresql)}}
+    bodies |= {"/api/public/chat/unknown": {"message": "hello"}}
+    way.stop()
+    try:
+        with ThreadPoolExecutor(16) as threads:
+            answers = list(threads.map(lambda one: _answer(on_postgresql, *one, body=bodies.get(one[1], {})), asked))
+    finally:
+        way.resume()
+    assert len(asked) > 40
+    assert [told for told in answers if not told.endswith("503 unavailable")] == []
+
+
+def refresh_token(stack: Stack) -> str:
+    """One that is good."""
+    pair = stack.api("").post("/api/token/", json={"username": "olga", "password": "olga-password"})
+    return str(pair.json()["refresh"])
+
+
+def _answer(stack: Stack, method: str, path: str, *, body: dict[str, Any]) -> str:
+    with httpx.Client(base_url=stack.url, headers={"Authorization": f"Bearer {stack.superuser_key}"}, trust_env=False) as api:
+        if path.startswith(("/api/token", "/api/public")):
+            del api.headers["Authorization"]
+        answer = api.request(method.upper(), path, timeout=90, json=None if method in {"get", "delete"} else body)
+    return f"{method} {path}: {answer.status_code} {answer.json()['code']}"
