@@ -67,7 +67,7 @@ class KeysPage(AccountPage):
         form = KeyForm(request.POST)
         if form.is_valid() and (made := _made(request, form)) is not None:
             return render(request, "frontend/account_key.html", {"section": "account", "row": made.row, "key": made.key})
-        return self.render_to_response(self.get_context_data(form=self.form_class(request.user), key_form=form))
+        return self.render_to_response(self.get_context_data(form=self.form_class(_principal(request).user), key_form=form))
 
 
 @login_required

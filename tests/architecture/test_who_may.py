@@ -27,7 +27,22 @@ from fleet.principals import Principal
 from fleet.public_links import create_link
 from fleet.services import create_key
 from runtime.services.schedules import create_schedule
-from tests.architecture.who_may import AGENT_NOT_FOUND, PERSON_REQUIRED, SAFE, TABLE, Cast, Row, Told
+from tests.architecture.who_may import (
+    AGENT_NOT_FOUND,
+    DEAD,
+    FRIENDS,
+    OWNERS,
+    PERSON_REQUIRED,
+    SAFE,
+    STRANGERS,
+    SUPERUSERS,
+    SYSTEM_KEYS,
+    TABLE,
+    WHO,
+    Cast,
+    Row,
+    Told,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -268,6 +283,31 @@ def test_who_needs_to_be_a_person_does_not_learn_whether_an_agent_exists(
         one: row.expected(one, method) for one in who if row.expected(one, method)[0] == 401 or row.expected(one, method) == PERSON_REQUIRED
     }
     assert told == dict.fromkeys(who, AGENT_NOT_FOUND) | unmoved
+
+
+SEEN = {
+    **dict.fromkeys((*OWNERS, "agent's key", "sister agent's key"), frozenset({"agent", "sister"})),
+    **dict.fromkeys(FRIENDS, frozenset({"agent"})),
+    **dict.fromkeys((*STRANGERS, "stranger's agent's key"), frozenset({"other"})),
+    **dict.fromkeys((*SYSTEM_KEYS, *SUPERUSERS), frozenset({"agent", "sister", "other"})),
+}
+
+
+@pytest.mark.usefixtures("ask")
+def test_lists_hold_what_the_caller_may_see_and_nothing_else(stage: Stage) -> None:
+    def listed(who: str, path: str) -> list[dict[str, Any]]:
+        return stage.clients[who].get(path).json()["results"]
+
+    assert {*SEEN} == {*WHO} - {*DEAD, "nobody"}
+    for who, names in SEEN.items():
+        assert {agent["name"] for agent in listed(who, "/api/agents/")} == names, who
+        assert stage.clients[who].get("/api/agents/slots").json()["agents"].keys() == names, who
+        assert {row["agent_name"] for row in listed(who, "/api/executions/")} == names & {"agent"}, who
+    own = {who: {key["owner"] for key in listed(who, "/api/keys/") if key["scope"] == "user"} for who in ("owner", "friend", "stranger")}
+    assert own == {"owner": {"olga"}, "friend": {"frida"}, "stranger": {"sten"}}
+    assert {key["scope"] for key in listed("owner", "/api/keys/")} == {"user"}
+    assert {key["scope"] for key in listed("superuser", "/api/keys/")} == {"user", "system"}
+    assert {key["agent"] for key in listed("owner", "/api/agents/agent/keys/")} == {"agent"}
 
 
 @pytest.mark.parametrize("name", TABLE)
