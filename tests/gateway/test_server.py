@@ -12,6 +12,7 @@ import redis
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from backlog.models import Execution, Status
 from capacity.manager import CapacityManager
 from core.threads import Threads
 from core.waiters import Waiters
@@ -305,6 +306,46 @@ def test_an_answer_made_before_is_marked(serve: Any, agent: Agent) -> None:
             assert again["structuredContent"] == first["structuredContent"]
 
     serve(story)
+
+
+@pytest.mark.parametrize("headers", [{}, LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": "submit_task"}], ids=["2025", "2026"])
+def test_a_held_call_costs_no_thread_and_is_forgotten_when_its_caller_hangs_up(
+    valkey: redis.Redis, owner: User, agent: Agent, headers: dict[str, str]
+) -> None:
+    task = call("submit_task", {"agent_name": agent.name, "message": "hello"})
+    sent = HEADERS | {"Authorization": f"Bearer {issue(owner).access}", "Host": "localhost"} | headers
+    scope = {
+        "type": "http", "method": "POST", "path": "/mcp/", "raw_path": b"/mcp/", "query_string": b"", "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+    }  # fmt: skip
+    messages = [{"type": "http.request", "body": json.dumps(modern(task) if headers else task).encode()}]
+
+    async def story() -> None:
+        threads, hung_up = Threads(size=1, name="tests"), asyncio.Event()
+        waiters = Waiters(threads=threads, finished=lambda _: set())
+        server = McpServer(threads=threads, waiters=waiters)
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await hung_up.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(_message: Any) -> None:
+            assert hung_up.is_set(), "answered before"
+
+        async with server.running(), asyncio.timeout(10):
+            held = asyncio.create_task(server(scope, receive, send))
+            while not len(waiters):
+                await asyncio.sleep(0.01)
+            assert await threads.run(lambda: "free") == "free"
+            hung_up.set()
+            await held
+            assert len(waiters) == 0
+        threads.close()
+
+    asyncio.run(story())
+    assert Execution.objects.get().status == Status.RUNNING
 
 
 def test_the_handshake_tells_who_it_is_and_keeps_no_session(serve: Any) -> None:
