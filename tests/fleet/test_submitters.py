@@ -1,11 +1,12 @@
 """Whether who submitted a task some time ago could do so now: the rule of `may`, for callers who aren't here any more."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import User
 
-from fleet import access
+from fleet import access, public_links
 from fleet.models import Agent, Share
 from fleet.principals import Principal, Submitter
 
@@ -49,5 +50,15 @@ def test_a_system_key_goes_no_further_than_its_owner(principals: dict[str, Princ
     assert not access.may_still_submit(system, agent)
 
 
+def test_a_public_link_goes_on_until_it_is_revoked(agent: Agent, make_agent: Callable[..., Agent], owner: User) -> None:
+    link = public_links.create_link(principal=Principal.of_user(owner), agent=agent, name="site").row
+    visitor = Submitter(kind="public", name="site", user_id=None, key_id=None, active=False, link_id=link.pk)
+    assert access.may_still_submit(visitor, agent)
+    assert not access.may_still_submit(visitor, make_agent())
+    assert not access.may_still_submit(replace(visitor, link_id=None), agent)
+    public_links.revoke_link(principal=Principal.of_user(owner), agent=agent, link_id=link.pk)
+    assert not access.may_still_submit(visitor, agent)
+
+
 def test_sources_with_rules_of_their_own_are_not_asked(agent: Agent) -> None:
-    assert access.may_still_submit(Submitter(kind="public", name="link", user_id=None, key_id=None, active=False), agent)
+    assert access.may_still_submit(Submitter(kind="approval", name="plan", user_id=None, key_id=None, active=False), agent)

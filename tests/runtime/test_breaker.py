@@ -148,7 +148,7 @@ def test_a_limit_that_was_changed_is_answered_so_though_the_store_is_away(
     store_out_of_reach(True)
     changed = controls.set_limit(principal=Principal.of_user(agent.owner), name=agent.name, changes={"max_parallel_tasks": 5})
     assert changed.max_parallel_tasks == 5
-    assert controls.set_ceiling(principal=Principal.of_user(superuser), value=4) == 4
+    assert controls.set_ceiling(principal=Principal.of_user(superuser), value=4).max_parallel_tasks_ceiling == 4
     store_out_of_reach(False)
 
 
