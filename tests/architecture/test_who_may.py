@@ -44,7 +44,7 @@ from tests.architecture.who_may import (
     Told,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.flows, pytest.mark.django_db]
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 #: Django's admin has rules and tests of its own (tests/frontend/test_admin.py).

@@ -22,7 +22,7 @@ from fleet.tokens import issue
 from gateway.server import McpServer
 
 #: What is asked is read by other threads.
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.flows, pytest.mark.django_db(transaction=True)]
 
 Post = Callable[..., Coroutine[Any, Any, httpx.Response]]
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -24,7 +24,7 @@ from runtime.serializers.tasks import TaskIn
 from runtime.services import runs
 from tests.architecture.who_may import CANCEL, CHANGE, DEAD, READ, SIGNED_IN, SUBMIT, WHO
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.flows, pytest.mark.django_db]
 
 Api = Callable[[User | str | None], APIClient]
 Call = Callable[..., Result]
