@@ -15,7 +15,15 @@ from .ground import Process, ground, python
 from .report import Line
 
 #: Name → whether the database has a part in it.
-SUITE = {"acquire_release": False, "utilisation": True, "handover": True, "throughput": True, "submit": True, "slots_read": True}
+SUITE = {
+    "acquire_release": False,
+    "utilisation": True,
+    "handover": True,
+    "throughput": True,
+    "submit": True,
+    "held_calls": True,
+    "slots_read": True,
+}
 
 
 def main() -> None:

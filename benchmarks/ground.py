@@ -42,6 +42,11 @@ class Process:
         """Whether it runs."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
     def require(self) -> None:
         """Raise, with what it said, where it has ended."""
         if not self.running:

@@ -2,26 +2,21 @@
 
 import http.client
 import json
-import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import cycle
 
-from core.embedded_store import free_port
 from fleet import services
 
 from .. import fleet
 from ..figures import Better, Figure, median, spread
-from ..ground import Process, python, until
+from ..web import HOST, served
 from . import Options
 
 CLIENTS, BLOCK = 4, 120
 #: No worker runs: each agent's slots fill and stay full, and granted tasks need fresh ones.
 SLOTS = 30
-HOST = "127.0.0.1"
 
 
 def measure(options: Options) -> list[Figure]:
@@ -29,8 +24,8 @@ def measure(options: Options) -> list[Figure]:
     fleet.open_gate()
     key = services.create_key(owner=fleet.owner(), scope="user", name="bench").key
     blocks = options.rounds * 2
-    with _web() as port:
-        load = _Load(port=port, key=key)
+    with served() as web:
+        load = _Load(port=web.port, key=key)
         full = fleet.make_agent(slots=1)
         load.rate([f"/api/agents/{full.name}/task"])
         load.rate([f"/bare/{full.pk}"])
@@ -49,31 +44,6 @@ def measure(options: Options) -> list[Figure]:
 def _free() -> list[str]:
     agents = [fleet.make_agent(slots=SLOTS) for _ in range(-(-BLOCK // SLOTS))]
     return [f"/api/agents/{agent.name}/task" for agent in agents]
-
-
-@contextmanager
-def _web() -> Iterator[int]:
-    """Trinity's web process, with the bare view beside its own; its port."""
-    port = free_port()
-    env = os.environ | {"DJANGO_SETTINGS_MODULE": "benchmarks.web_settings"}
-    process = Process("web", python("-m", "django", "serve", "--host", HOST, "--port", str(port)), env=env, directory=fleet.directory())
-    try:
-        until(lambda: _listens(port, process))
-        yield port
-    finally:
-        process.end()
-
-
-def _listens(port: int, process: Process) -> bool:
-    process.require()
-    connection = http.client.HTTPConnection(HOST, port, timeout=2)
-    try:
-        connection.request("GET", "/livez")
-        return connection.getresponse().status < 500
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 class _Load:

@@ -9,6 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backlog.models import Execution, Status
+from capacity.errors import AgentPaused
+from core.api import problem_response
+from core.errors import Busy, Throttled, TrinityError, Unavailable
 from fleet.models import FleetSettings, Session
 from tests.runtime.histories import begin, remember_runs
 
@@ -117,3 +120,24 @@ def test_an_unreachable_store_is_told_with_a_time_as_well(api, owner, agent, sto
     answer = api(owner).get(path.format(name=agent.name))
     assert (answer.status_code, answer.json()["code"]) == (503, "slots_unavailable")
     assert 1 <= int(answer["Retry-After"]) <= 300
+
+
+def refusals() -> list[type[TrinityError]]:
+    """Every class whose answer is a 429 or a 503."""
+    found, todo = [], [Busy, Unavailable]
+    while todo:
+        kind = todo.pop()
+        found.append(kind)
+        todo += kind.__subclasses__()
+    return sorted(set(found), key=lambda kind: (kind.__module__, kind.__name__))
+
+
+#: Those that are not made of a sentence alone.
+MADE = {AgentPaused: lambda: AgentPaused(agent="a"), Throttled: lambda: Throttled(0.2)}
+
+
+@pytest.mark.parametrize("kind", refusals(), ids=lambda kind: kind.__name__)
+def test_no_refusal_leaves_out_when_to_come_back(kind):
+    answer = problem_response(MADE.get(kind, lambda: kind("refused"))())
+    assert answer.status in (429, 503)
+    assert 1 <= int(answer.headers["Retry-After"]) <= 300
