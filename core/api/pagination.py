@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from django.core.exceptions import ValidationError as DjangoValidationError
-from django.db.models import Model, Q, QuerySet, Subquery, Value
+from django.db.models import DateTimeField, Model, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from rest_framework.pagination import Cursor, CursorPagination, _reverse_ordering
 from rest_framework.request import Request
@@ -14,6 +14,8 @@ from rest_framework.response import Response
 
 from core.errors import Invalid
 
+from .fields import parse_moment
+from .parsers import text_problem
 from .queries import Reader, integer, text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -103,11 +105,8 @@ class KeysetPagination(CursorPagination):
 def _beyond(model: type[Model], way: tuple[str, ...], position: list[str]) -> Q:
     """Rows behind `position` on the `way`."""
     *_, unique = names = [name.lstrip("-") for name in way]
-    try:
-        fields: dict[str, Any] = {name: model._meta.get_field(name) for name in names}
-        sent = {name: fields[name].to_python(value) for name, value in zip(names, position, strict=True)}
-    except DjangoValidationError as error:
-        raise Invalid("cursor is not one of this list") from error
+    fields: dict[str, Any] = {name: model._meta.get_field(name) for name in names}
+    sent = {name: _sent(fields[name], text) for name, text in zip(names, position, strict=True)}
     last = {unique: sent[unique]}
     # A column is compared with what the database itself holds for the row: SQLite compares moments as text, and those it
     # stamped have fewer digits than those Django writes. The value sent is for a row that is gone by now.
@@ -120,6 +119,18 @@ def _beyond(model: type[Model], way: tuple[str, ...], position: list[str]) -> Q:
         equal[column] = held[column]
     # Said again in a form that an index can be entered by.
     return Q(**{f"{names[0]}__{_after(way[0])}e": held[names[0]]}) & beyond
+
+
+def _sent(field: Any, text: str) -> Any:
+    """The column's value as `_link` spells it. Any other spelling is somebody's own, and may be of what no database takes."""
+    try:
+        value = parse_moment(text) if isinstance(field, DateTimeField) else field.to_python(text)
+        field.run_validators(value)
+    except DjangoValidationError as error:
+        raise Invalid("cursor is not one of this list") from error
+    if str(value) != text or text_problem(text):
+        raise Invalid("cursor is not one of this list")
+    return value
 
 
 def _after(name: str) -> str:

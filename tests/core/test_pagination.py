@@ -1,8 +1,11 @@
 """Lists come in pages that meet without a gap or an overlap."""
 
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from django.test import RequestFactory
@@ -99,3 +102,33 @@ def test_a_limit_out_of_bounds_is_refused(limit, db):
 def test_a_spoilt_cursor_is_refused(cursor, db):
     with pytest.raises(errors.Invalid, match="cursor is not one of this list"):
         page(f"/x?cursor={cursor}")
+
+
+def cursor_of(*position: str) -> str:
+    return quote(b64encode(urlencode({"p": json.dumps(position)}).encode()))
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        ("0001-01-01 00:00:00+14:00", "1"),
+        ("9999-12-31 23:59:59-14:00", "1"),
+        ("2030-01-01 00:00:00", "1"),
+        ("2030-01-01T00:00:00+00:00", "1"),
+        ("2030-01-01 00:00:00+02:00", "1"),
+        ("2030-01-01 00:00:00+00:00", "9" * 30),
+        ("2030-01-01 00:00:00+00:00", "9" * 5000),
+        ("2030-01-01 00:00:00+00:00", "1_0"),
+        ("2030-01-01 00:00:00+00:00", " 1"),
+        ("2030-01-01 00:00:00+00:00", "\u0661"),
+    ],
+)
+def test_a_cursor_made_by_hand_is_refused(position, db):
+    with pytest.raises(errors.Invalid, match="cursor is not one of this list"):
+        page(f"/x?cursor={cursor_of(*position)}")
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800", "x" * 101])
+def test_a_cursor_holds_no_text_that_no_row_could_have(text, db):
+    with pytest.raises(errors.Invalid, match="cursor is not one of this list"):
+        page(f"/x?cursor={cursor_of(text, '1')}", ordering=("action", "id"))
