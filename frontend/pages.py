@@ -23,6 +23,7 @@ from fleet.models import Agent
 from fleet.principals import Principal
 from fleet.selectors import agents_visible_to, living_agents
 from fleet.throttles import note_login
+from runtime.standing import standings
 
 from .load import load_of, slot_board
 
@@ -91,7 +92,8 @@ def _agent_context(request: HttpRequest, name: str) -> dict[str, Any]:
     if row.name not in load.meters:
         raise Http404
     meter = load.meters[row.name]
-    waiting = backlog.queue_of(row.pk).select_related("agent")[:SHOWN_WAITING]
+    waiting = list(backlog.queue_of(row.pk).select_related("agent").defer("agent__runtime")[:SHOWN_WAITING])
+    told = standings(waiting)
     recent = Execution.objects.filter(agent=row).order_by("-created_at", "-id")[:SHOWN_RECENT]
     return {
         "section": "agents",
@@ -99,7 +101,7 @@ def _agent_context(request: HttpRequest, name: str) -> dict[str, Any]:
         "meter": meter,
         "known": load.known,
         "slots": slot_board(row, limit=meter.max, now=timezone.now()),
-        "waiting": [(place, execution, _may_cancel(principal, row, execution)) for place, execution in enumerate(waiting, start=1)],
+        "waiting": [(told[execution.pk], execution, _may_cancel(principal, row, execution)) for execution in waiting],
         "more_waiting": max(0, meter.queued - SHOWN_WAITING),
         "recent": [(execution, _may_cancel(principal, row, execution)) for execution in recent],
     }

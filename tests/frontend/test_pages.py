@@ -14,6 +14,8 @@ from capacity.manager import CapacityManager
 from core.embedded_store import free_port
 from core.ids import new_token
 from fleet.models import Agent, Share
+from runtime.standing import standing
+from tests.runtime.histories import remember_runs
 
 pytestmark = pytest.mark.django_db
 
@@ -144,6 +146,21 @@ def test_an_agents_page_shows_its_slots_its_backlog_in_order_and_what_it_ran(
     assert "no luck" in text
     assert f'data-cancel="{first.id}"' in text
     assert f'data-cancel="{done.id}"' not in text
+
+
+def test_an_agents_page_tells_what_each_waits_for_and_by_when_it_should_start(
+    signed_in: SignIn, owner: User, agent: Agent, valkey: redis.Redis
+) -> None:
+    waits = submitted(agent)
+    page = signed_in(owner).get(f"/agents/{agent.name}/").content.decode()
+    assert "<td>slot</td>" in page
+    assert "not known" in page
+    remember_runs(agent, [20.0] * 8)
+    told = standing(Execution.objects.select_related("agent").get(pk=waits.pk))
+    assert told.estimated_start is not None
+    page = signed_in(owner).get(f"/agents/{agent.name}/").content.decode()
+    assert "not known" not in page
+    assert page.count('data-local="moment"') > 0
 
 
 def test_a_running_execution_can_be_cancelled_from_the_page_unless_it_is_being_cancelled(
