@@ -3,7 +3,7 @@
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
-from core.api.schema import LIST_PARAMETERS, operation
+from core.api.schema import LIST_PARAMETERS, header, operation
 
 from .serializers import AgentIn, AgentOut, AgentPatchIn, AuditOut, FleetAuditOut, PublicLinkIn, PublicLinkOut, RefreshIn, TokenIn
 
@@ -81,7 +81,11 @@ agent_delete = operation(
 
 public_link_list = operation("public_link_list", answers={200: PublicLinkPageOut}, problems=(404,), parameters=LIST_PARAMETERS)
 public_link_create = operation(
-    "public_link_create", answers={201: OpenApiResponse(NewPublicLinkOut, "It leads to the agent now.")}, problems=(404,), body=PublicLinkIn
+    "public_link_create",
+    answers={201: OpenApiResponse(NewPublicLinkOut, "It leads to the agent now.")},
+    problems=(404,),
+    body=PublicLinkIn,
+    parameters=[header("Location", "Where it can be taken back.", answers=[201])],
 )
 public_link_delete = operation(
     "public_link_delete", answers={204: OpenApiResponse(description="It leads nowhere any more.")}, problems=(404,)

@@ -153,7 +153,9 @@ class PublicLinkListView(api.ApiView):
         body = PublicLinkIn.read(request)
         made = public_links.create_link(principal=self.principal, agent=agent, name=body["name"])
         url = f"{reverse('fleet:token-create').removesuffix('token/')}public/chat/{made.token}"
-        return _secret({**PublicLinkOut(made.row).data, "token": made.token, "url": url}, status=201)
+        answer = _secret({**PublicLinkOut(made.row).data, "token": made.token, "url": url}, status=201)
+        answer["Location"] = reverse("fleet:public-link-detail", args=[agent.name, made.row.pk])
+        return answer
 
 
 class PublicLinkView(api.ApiView):

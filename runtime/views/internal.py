@@ -30,13 +30,13 @@ class ExecuteTaskView(api.ApiView):
         body = InternalTaskIn.read(request)
         manner = manner_of(request, async_mode=body.pop("async_mode", None))
         name = body.pop("agent_name")
-        task = _task(request, principal=self.principal, body=body, at_once=manner.at_once)
+        task = _task(request, principal=self.principal, body=body, queues=manner.queues)
         return answer_to(request, submitted=internal.execute_task(principal=self.principal, name=name, request=task), manner=manner)
 
 
-def _task(request: Request, *, principal: Principal, body: dict[str, Any], at_once: bool) -> TaskRequest:
+def _task(request: Request, *, principal: Principal, body: dict[str, Any], queues: bool) -> TaskRequest:
     return TaskRequest(
-        on_full=OnFull(body.pop("on_full", OnFull.QUEUE if at_once else OnFull.REJECT)),
+        on_full=OnFull(body.pop("on_full", OnFull.QUEUE if queues else OnFull.REJECT)),
         triggered_by=Trigger(body.pop("triggered_by")),
         idempotency=idempotency_of(request, principal=principal, kind="internal"),
         **body,

@@ -192,6 +192,12 @@ class TestRuntimes:
                 "/runtime/headers",
                 "runtime.headers must be an object of at most 100 texts",
             ),
+            (
+                # Not each of them: a small body holds a hundred thousand.
+                HTTP | {"headers": {f"X-{n}": n for n in range(101)}},
+                "/runtime/headers",
+                "runtime.headers must be an object of at most 100 texts",
+            ),
             (HTTP | {"headers": {"a b": "c"}}, "/runtime/headers", "runtime.headers must not have the name 'a b'"),
             (HTTP | {"headers": {"Host": "c"}}, "/runtime/headers", "runtime.headers must not have the name 'Host'"),
             (HTTP | {"headers": {"A": "b\r\nC: d"}}, "/runtime/headers", "runtime.headers has a value for 'A' that can't be sent"),

@@ -27,6 +27,7 @@ def test_the_token_is_shown_once_and_kept_as_its_digest(api: Any, owner: User, a
     row, body = PublicLink.objects.get(), answer.json()
     assert (answer.status_code, answer["Cache-Control"]) == (201, "no-store")
     assert body["url"] == f"/api/public/chat/{body['token']}"
+    assert answer["Location"] == f"{links}{row.pk}/"
     assert {name: body[name] for name in ("id", "name", "prefix", "created_by", "last_used_at")} == {
         "id": row.pk, "name": "website", "prefix": body["token"][:16], "created_by": "olga", "last_used_at": None,
     }  # fmt: skip

@@ -44,6 +44,13 @@ def test_a_task_is_admitted_like_any_other(execute: Any, make_agent: Any) -> Non
     assert answers[2].json()["max_backlog_depth"] == 1
 
 
+def test_both_preferences_together_wait_in_line_as_a_tasks_do(execute: Any, make_agent: Any) -> None:
+    single = make_agent(limit=1)
+    execute(single)
+    answer = execute(single, async_mode=None, headers={"Prefer": "respond-async, wait=1"})
+    assert (answer.status_code, answer.json()["status"]) == (202, "queued")
+
+
 def test_it_may_run_longer_than_the_agents_own_limit_and_in_any_session(execute: Any, agent: Agent, owner: User) -> None:
     session = Session.objects.create(agent=agent, owner=owner)
     body = {"timeout_seconds": 7200, "session_id": str(session.pk), "model": "m", "priority": 9, "metadata": {"a": [1, None]}}
