@@ -33,9 +33,9 @@ class SecretsField(api.ObjectField):
         return "must be an object of at most 100 texts"
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        values = super().to_internal_value(data)
-        if len(values) > 100:
+        if isinstance(data, dict) and len(data) > 100:  # before each of a hundred thousand is told what is wrong with it
             self.fail("invalid")
+        values = super().to_internal_value(data)
         for name, value in values.items():
             if not self.is_name(name):
                 self.refuse(f"must not have the name '{name[:60]}'")

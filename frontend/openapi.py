@@ -5,7 +5,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.renderers import OpenApiJsonRenderer2
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from core.api.views import FirstRenderer
+from core.api.views import PlainNegotiation
 
 
 class BearerScheme(OpenApiAuthenticationExtension):
@@ -36,7 +36,7 @@ class SchemaView(SpectacularAPIView):
     authentication_classes = ()
     permission_classes = ()
     renderer_classes = [OpenApiJsonRenderer2]  # noqa: RUF012 - a list, as its base has it
-    content_negotiation_class = FirstRenderer
+    content_negotiation_class = PlainNegotiation
 
 
 class DocsView(SpectacularSwaggerSplitView):
@@ -44,6 +44,6 @@ class DocsView(SpectacularSwaggerSplitView):
 
     authentication_classes = ()
     permission_classes = ()
-    content_negotiation_class = FirstRenderer
+    content_negotiation_class = PlainNegotiation
     template_name = "docs.html"
     url_name = "schema"

@@ -18,8 +18,13 @@ from .problems import MethodNotAllowed, problem_response
 API_PREFIX = "/api/"
 
 
-class FirstRenderer(DefaultContentNegotiation):
+class PlainNegotiation(DefaultContentNegotiation):
     """The view's first renderer whatever `Accept` says: a browser that looks at the API is shown JSON, not a 406."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        """The one of just the type that was sent; REST framework's own takes `*/*` for every type."""
+        sent = request.content_type.partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == sent), None)
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         """The first one and its media type."""
@@ -29,7 +34,7 @@ class FirstRenderer(DefaultContentNegotiation):
 class ApiView(APIView):
     """An API endpoint. `request.principal` and `self.principal` are who asks; a public view has none."""
 
-    content_negotiation_class = FirstRenderer
+    content_negotiation_class = PlainNegotiation
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate, then put the principal, which authentication gives as `request.auth`, where views look for it."""

@@ -8,6 +8,7 @@ import pytest
 from rest_framework.exceptions import ValidationError
 
 from core import api, errors
+from core.api.fields import parse_moment
 
 
 class Form(api.StrictSerializer):
@@ -104,6 +105,41 @@ def test_unknown_fields_are_told_after_what_is_wrong_with_the_known_ones():
     details = [error["detail"] for error in api.problems.field_errors(refused.value.detail)]
     assert details[:2] == ["number is required", "flag must be true or false"]
     assert details[2].startswith("Unknown field 'nmber'; the valid fields are number, flag,")
+
+
+def test_of_many_unknown_fields_the_first_are_told():
+    with pytest.raises(ValidationError) as refused:
+        Form.check({"number": 1} | {f"other{n}": n for n in range(100_000)})
+    pointers = [error["pointer"] for error in api.problems.field_errors(refused.value.detail)]
+    assert pointers == [f"/other{n}" for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("spelt", "second", "microsecond"),
+    [
+        ("2030-01-31T12:00:00Z", 0, 0),
+        ("2030-01-31t12:00:00z", 0, 0),
+        ("2030-01-31 14:00:01+02:00", 1, 0),
+        ("2030-01-31T00:01:00.5-11:59", 0, 500_000),
+        ("2030-01-31T12:00:00.1234567891Z", 0, 123_456),
+    ],
+)
+def test_a_moment_may_be_spelt_in_all_ways_of_rfc_3339(spelt, second, microsecond):
+    assert parse_moment(spelt) == datetime(2030, 1, 31, 12, 0, second, microsecond, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        "2030-W05-4T12:00:00Z", "20300131T120000Z", "2030-01-31T12Z", "2030-01-31T12:00Z", "2030-01-31T12:00:00,5Z",
+        "2030-01-31T12:00:00.Z", "2030-01-31T12:00:00+00:00:30", "2030-01-31T12:00:00+0200", "2030-01-31T12:00:00 Z",
+        "2030-01-31T12:00:00Z\n", "2030-01-31x12:00:00Z", "2030-01-31T24:00:00Z", "2030-01-31T23:59:60Z", "2030-02-30T12:00:00Z",
+        "\uff12\uff1030-01-31T12:00:00Z", "2030-01-31T12:00:00\u221205:00", "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00", "2030-01-31T12:00:00+24:00", "+002030-01-31T12:00:00Z",
+    ],
+)  # fmt: skip
+def test_no_other_spelling_is_a_moment(spelt):
+    assert parse_moment(spelt) is None
 
 
 @pytest.mark.parametrize("body", [None, [], "a", 5, True])

@@ -167,10 +167,14 @@ def test_another_method_is_refused_with_those_that_there_are(web):
 
 @pytest.mark.urls(__name__)
 @pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", ""]
-)
+    "kind",
+    [
+        "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", "", "*/*",
+        "application/*", "application/json, text/plain",
+    ],
+)  # fmt: skip
 def test_another_media_type_is_refused(web, kind):
-    body = problem(web.generic("POST", "/api/echo", b"a=1", content_type=kind))
+    body = problem(web.generic("POST", "/api/echo", b'{"a": 1}', content_type=kind))
     assert (body["status"], body["code"]) == (415, "unsupported_media_type")
 
 
