@@ -103,7 +103,7 @@ def test_a_database_that_is_migrated_in_part_is_a_failure(
     assert code == 1
     assert found["database"].state is State.OK
     assert found["migrations"].state is State.FAIL
-    assert found["migrations"].seen.endswith(" not applied, of admin, auth, backlog, contenttypes, sessions")
+    assert found["migrations"].seen.endswith(" not applied, of admin, auth, backlog, contenttypes, runtime, sessions")
     assert found["migrations"].mend == "manage.py migrate"
     assert found["workers"].state is State.FAIL
     assert found["workers"].seen == "None is alive: nothing starts"
