@@ -45,7 +45,13 @@ def new_row(*, agent: Agent, draft: Draft, status: Status) -> Execution:
 def insert(*, row: Execution, draft: Draft) -> None:
     """Insert the row, and with it its idempotency key and the session that it opens."""
     if draft.opens_session and draft.submitted_by_id is not None:
-        Session.objects.create(pk=row.session_id, agent_id=row.agent_id, owner_id=draft.submitted_by_id, title=_title_of(draft.message))
+        Session.objects.create(
+            pk=row.session_id,
+            agent_id=row.agent_id,
+            owner_id=draft.submitted_by_id,
+            key_id=draft.submitted_key_id,
+            title=_title_of(draft.message),
+        )
     row.save(force_insert=True)
     if (asked := draft.idempotency) is not None:
         IdempotencyKey.objects.create(

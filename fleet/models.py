@@ -118,6 +118,8 @@ class Session(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="sessions")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sessions_owned")
+    #: The key that began it, if any: keys of agents speak in no session but their own.
+    key = models.ForeignKey("ApiKey", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="sessions")
     title = models.CharField(max_length=200, blank=True, default="")
     state = models.CharField(max_length=8, choices=State, default=State.OPEN)
     created_at = models.DateTimeField(db_default=Now(), editable=False)

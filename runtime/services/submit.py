@@ -81,6 +81,8 @@ class Sender:
     public_link_id: int | None = None
     #: A `system` key's run may take longer than the agent's own limit.
     is_system: bool = False
+    #: An `agent` key is its owner's, but not its owner in person: it goes on with no session but those that it began.
+    is_agent: bool = False
 
     @classmethod
     def of(cls, principal: Principal) -> "Sender":
@@ -90,6 +92,7 @@ class Sender:
             user_id=principal.user.pk,
             key_id=principal.key.pk if principal.key else None,
             is_system=principal.kind is PrincipalKind.SYSTEM,
+            is_agent=principal.kind is PrincipalKind.AGENT,
         )
 
 
@@ -176,11 +179,17 @@ def _check_session(*, agent: Agent, session_id: uuid.UUID | None, sender: Sender
     """Raise unless it is an open session of the agent and of the sender: whoever speaks in it uses its context and its approvals."""
     if session_id is None:
         return
-    session = Session.objects.filter(pk=session_id, agent=agent).only("state", "owner_id").first()
-    if session is None or (session.owner_id != sender.user_id and not sender.is_system):
+    session = Session.objects.filter(pk=session_id, agent=agent).only("state", "owner_id", "key_id").first()
+    if session is None or not _may_speak(sender, session):
         raise SessionNotFound
     if session.state == Session.State.CLOSED:
         raise SessionClosed(session_id=session_id)
+
+
+def _may_speak(sender: Sender, session: Session) -> bool:
+    if sender.is_agent:
+        return session.key_id == sender.key_id
+    return sender.is_system or session.owner_id == sender.user_id
 
 
 def _replay(*, agent: Agent, request: TaskRequest) -> Submitted | None:

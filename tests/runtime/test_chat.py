@@ -104,6 +104,22 @@ def test_a_session_must_be_the_agents_open_and_the_callers(
     assert Session.objects.count() == 3
 
 
+def test_an_agents_key_speaks_in_no_session_but_its_own(
+    post_turn: Post, post_task: Post, make_key: Any, agent: Agent, make_agent: Any, owner: User
+) -> None:
+    """Whoever speaks in a session uses its approvals, which are for people to give: a key isn't its owner there."""
+    mine = Session.objects.create(agent=agent, owner=owner)
+    key, sister = make_key("agent", agent=agent), make_key("agent", agent=make_agent())
+    refused = [post_turn(agent, by=by, session_id=str(mine.pk)) for by in (key, sister)]
+    refused.append(post_task(to=agent, by=key, session_id=str(mine.pk)))
+    assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(404, "session_not_found")] * 3
+    post_turn(agent, by=key)
+    own = Session.objects.exclude(pk=mine.pk).get()
+    assert own.owner_id == owner.pk
+    answers = [post_task(to=agent, by=by, session_id=str(own.pk)) for by in (key, owner, sister)]
+    assert [answer.status_code for answer in answers] == [202, 202, 404]
+
+
 def test_a_refused_turn_leaves_neither_a_row_nor_a_session(post_turn: Post, busy: Agent, single: Agent) -> None:
     Agent.objects.filter(pk=single.pk).update(max_backlog_depth=0)
     answer = post_turn(single)
