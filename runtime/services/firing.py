@@ -96,12 +96,17 @@ def _until_now(row: Schedule, *, first: datetime, now: datetime) -> Due:
 
 # -- The row becomes an execution --------------------------------------------------------------------------------------
 def _submit_pending() -> None:
-    """Submit each, but for those of an agent whose line was full a moment ago."""
+    """Submit each, but for those of an agent whose line was full a moment ago.
+
+    Each is read when it is its turn: its schedule may have been changed or ended since the pass began.
+    """
     full: set[int] = set()
-    pending = _pending().select_related("schedule__agent", "schedule__made_by").defer("schedule__agent__runtime")
-    for firing in pending.order_by("due_at", "id"):
-        if firing.schedule.agent_id not in full and not _submit(firing):
-            full.add(firing.schedule.agent_id)
+    for pk, agent_id in list(_pending().order_by("due_at", "id").values_list("pk", "schedule__agent_id")):
+        if agent_id in full:
+            continue
+        firing = _pending().select_related("schedule__agent", "schedule__made_by").defer("schedule__agent__runtime").filter(pk=pk).first()
+        if firing is not None and not _submit(firing):
+            full.add(agent_id)
 
 
 def _submit(firing: Firing) -> bool:

@@ -95,7 +95,10 @@ def run_schedule(*, principal: Principal, agent_name: str, schedule_id: uuid.UUI
 
 def end_schedules(agent: Agent) -> None:
     """Delete the schedules of an agent that was deleted."""
-    Schedule.objects.filter(agent=agent).delete()
+    with transaction.atomic():
+        # Held first: whoever fires one of them at this moment adds a row that refers to it.
+        held = list(Schedule.objects.select_for_update().filter(agent=agent).order_by("pk").values_list("pk", flat=True))
+        Schedule.objects.filter(pk__in=held).delete()
 
 
 def request_of(schedule: Schedule, *, due_at: datetime | None = None, execution_id: uuid.UUID | None = None) -> TaskRequest:

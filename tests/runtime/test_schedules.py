@@ -457,6 +457,30 @@ def test_disabling_gives_up_what_is_pending(at, make_agent, make_schedule, owner
     assert Execution.objects.count() == 1
 
 
+def test_one_ended_or_handed_to_another_while_the_pass_is_under_way_is_not_fired_as_it_was(
+    make_schedule, monkeypatch, agent, owner, superuser
+):
+    first, disabled, deleted, changed = (make_schedule(due=-due) for due in (9, 8, 7, 6))
+    principal, submit_as = Principal.of_user(owner), submit.submit_as
+
+    def meanwhile(**asked):
+        monkeypatch.setattr(submit, "submit_as", submit_as)
+        named = {"principal": principal, "agent_name": agent.name}
+        schedules.change_schedule(**named, schedule_id=disabled.pk, changes={"enabled": False})
+        schedules.delete_schedule(**named, schedule_id=deleted.pk)
+        named["principal"] = Principal.of_user(superuser)
+        schedules.change_schedule(**named, schedule_id=changed.pk, changes={"message": "as it is now"})
+        return submit_as(**asked)
+
+    monkeypatch.setattr(submit, "submit_as", meanwhile)
+    firing.fire_due()
+    assert dict(Firing.objects.values_list("schedule", "outcome")) == {
+        first.pk: FiringOutcome.SUBMITTED, disabled.pk: FiringOutcome.MISSED, changed.pk: FiringOutcome.SUBMITTED,
+    }  # fmt: skip
+    made = Execution.objects.order_by("created_at", "id").values_list("message", "source_name")
+    assert list(made) == [("look again", "olga"), ("as it is now", "root")]
+
+
 # -- Crashes, and two at once ------------------------------------------------------------------------------------------
 class Crashed(BaseException):
     """The process ends here."""
@@ -543,6 +567,44 @@ def test_of_eight_at_once_each_due_time_is_fired_by_one(make_schedule, make_agen
     assert set(Firing.objects.values_list("outcome", flat=True)) == {FiringOutcome.SUBMITTED}
     assert set(Execution.objects.values_list("pk", flat=True)) == set(Firing.objects.values_list("execution_id", flat=True))
     assert {schedule.next_due_at > rows.database_now() for schedule in Schedule.objects.all()} == {True}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_agent_deleted_while_its_schedule_comes_due_is_gone_with_it(make_schedule, agent, owner, api, monkeypatch):
+    schedule = make_schedule()
+    recorded, deleting = threading.Event(), threading.Event()
+    get_or_create, end_schedules = Firing.objects.get_or_create, schedules.end_schedules
+
+    def record(**values):
+        found = get_or_create(**values)
+        recorded.set()
+        assert deleting.wait(10)
+        # Long enough for the deletion to have looked for firings: this one is not committed yet.
+        threading.Event().wait(0.3)
+        return found
+
+    def end(agent):
+        deleting.set()
+        end_schedules(agent)
+
+    def take_up():
+        try:
+            firing._take_up(schedule.pk)
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(Firing.objects, "get_or_create", record)
+    monkeypatch.setattr(schedules, "end_schedules", end)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        taken_up = pool.submit(take_up)
+        assert recorded.wait(10)
+        if not connection.features.has_select_for_update:
+            deleting.set()  # there is one writer at a time
+        answer = api(owner).delete(f"/api/agents/{agent.name}/")
+        taken_up.result(timeout=10)
+    assert answer.status_code == 204
+    assert not Schedule.objects.exists()
+    assert not Firing.objects.exists()
 
 
 # -- Old ones ----------------------------------------------------------------------------------------------------------
