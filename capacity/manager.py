@@ -282,8 +282,8 @@ class CapacityManager:
             return self._drain_in_turn()
         admitted: list[Admission] = []
         with _cut_short(admitted):
-            for pk, _ in turns.with_room():
-                admitted += self._drain_own(pk, gate=look(pk))
+            for turn in turns.with_room():
+                admitted += self._drain_own(turn.agent_id, gate=look(turn.agent_id))
         return tuple(admitted)
 
     def _drain_in_turn(self) -> tuple[Admission, ...]:
@@ -294,16 +294,28 @@ class CapacityManager:
         return tuple(admitted)
 
     def _go_round(self, admitted: list[Admission]) -> bool:
-        """Give a place to each agent in turn; whether any was given and another round may give more."""
-        before = len(admitted)
-        for pk, _ in turns.with_room():
-            gate = look(pk)
+        """Give a place to each agent in turn; whether another round may give more."""
+        goes_on = False
+        for turn in turns.with_room():
+            gate = look(turn.agent_id)
             if gate is not None and gate.fleet_limit is not None and slots.fleet_count() >= gate.fleet_limit:
                 return False
-            if served := self._drain_own(pk, gate=gate, most=1):
+            if not turns.take(turn):
+                goes_on = True  # served since the look: its place in the turn is another now
+            elif served := self._serve(turn, gate=gate):
                 admitted += served
-                turns.note_served(pk)
-        return len(admitted) > before
+                goes_on = True
+        return goes_on
+
+    def _serve(self, turn: turns.Turn, *, gate: Gate | None) -> list[Admission]:
+        """What the agent whose turn was taken gets: one place, or its turn back."""
+        served: list[Admission] = []
+        try:
+            served = self._drain_own(turn.agent_id, gate=gate, most=1)
+        finally:
+            if not served:
+                turns.put_back(turn)
+        return served
 
     # -- Leases --------------------------------------------------------------------------------------------------------
 

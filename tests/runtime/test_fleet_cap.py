@@ -1,6 +1,7 @@
 """The fleet's cap: who sets it, what happens at it, and whose turn it is for a free place."""
 
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from rest_framework.test import APIClient
 from backlog import services as backlog
 from backlog.models import Execution, Status
 from backlog.services import Outcome
-from capacity import slots
+from capacity import slots, turns
 from capacity.leases import Lease
 from capacity.manager import CapacityManager
 from fleet.models import Agent, AuditEntry, FleetSettings
@@ -47,7 +48,7 @@ def running(agent: Agent) -> list[Execution]:
 def end(row: Execution) -> list[str]:
     """Let the row's run end as its worker would; the names of the agents that got what it left."""
     assert row.slot_token is not None
-    lease = Lease(agent=row.agent_name, execution_id=row.pk, token=row.slot_token, timeout_seconds=row.timeout_seconds)
+    lease = lease_of(row)
     backlog.start(execution_id=row.pk, token=row.slot_token)
     written, claimed = backlog.finish_and_claim_next(
         agent_id=row.agent_id, execution_id=row.pk, token=row.slot_token, outcome=Outcome(response="done"), next_token=row.pk
@@ -57,6 +58,20 @@ def end(row: Execution) -> list[str]:
     admissions = manager.release(agent_id=row.agent_id, lease=lease)
     dispatch.start(admissions)
     return [admission.lease.agent for admission in admissions]
+
+
+def lease_of(row: Execution) -> Lease:
+    """The lease of a row that holds a slot."""
+    assert row.slot_token is not None
+    return Lease(agent=row.agent_name, execution_id=row.pk, token=row.slot_token, timeout_seconds=row.timeout_seconds)
+
+
+def end_without_drain(row: Execution) -> None:
+    """Let the row's run end, and nobody look at what it left."""
+    assert row.slot_token is not None
+    backlog.start(execution_id=row.pk, token=row.slot_token)
+    assert backlog.finish(execution_id=row.pk, token=row.slot_token, outcome=Outcome(response="done"))
+    slots.release(lease=lease_of(row))
 
 
 def fill(agent: Agent, count: int) -> None:
@@ -318,6 +333,51 @@ def test_whoever_joins_a_line_or_raises_its_limit_does_not_jump_the_turn(
     answer = api(owner).put(f"/api/agents/{busy.name}/capacity", {"max_parallel_tasks": 9}, format="json")
     assert answer.status_code == 200
     assert (len(running(busy)), len(running(patient))) == (1, 1)
+
+
+def test_of_two_drains_at_once_each_serves_another_agent(set_cap: Any, make_agent: Callable[..., Agent], monkeypatch: Any) -> None:
+    busy, first, second = (make_agent(limit=3) for _ in range(3))
+    fill(busy, 2)
+    manager.drain(busy.pk)
+    fill(first, 3)
+    fill(second, 3)
+    set_cap(2)
+    with_room = turns.with_room
+
+    def looked_a_moment_ago() -> list[turns.Turn]:
+        monkeypatch.setattr(turns, "with_room", with_room)
+        seen, (one, other) = with_room(), running(busy)
+        assert [turn.agent_id for turn in seen] == [first.pk, second.pk]
+        assert end(one) == [first.name]
+        slots.release(lease=lease_of(other))
+        return seen
+
+    monkeypatch.setattr(turns, "with_room", looked_a_moment_ago)
+    assert [admission.lease.agent for admission in manager.drain(first.pk)] == [second.name]
+
+
+@pytest.mark.parametrize("served_before", [False, True])
+def test_a_turn_for_which_there_was_no_place_after_all_is_not_lost(
+    set_cap: Any, make_agent: Callable[..., Agent], monkeypatch: Any, served_before: bool
+) -> None:
+    waiting, quick = make_agent(), make_agent()
+    set_cap(1)
+    fill(waiting, 2)
+    if served_before:
+        manager.drain(waiting.pk)
+        end_without_drain(running(waiting)[0])
+    before = Agent.objects.get(pk=waiting.pk).served_at
+    assert (before is not None) == served_before
+    take = turns.take
+
+    def taken_by_another(turn: turns.Turn) -> bool:
+        held = Lease(agent=quick.name, execution_id=uuid.uuid4(), token=uuid.uuid4(), timeout_seconds=60)
+        slots.acquire(lease=held, limit=1, fleet_limit=1, preview="")
+        return take(turn)
+
+    monkeypatch.setattr(turns, "take", taken_by_another)
+    assert manager.drain(waiting.pk) == ()
+    assert Agent.objects.get(pk=waiting.pk).served_at == before
 
 
 def test_what_a_deleted_agents_run_leaves_is_the_fleets(
