@@ -3,7 +3,9 @@
 import sys
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.core import exceptions as django_errors
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
@@ -63,22 +65,31 @@ def unknown_path(_request: HttpRequest, *_args: Any, **_kwargs: Any) -> HttpResp
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Django's 400, a problem under `/api/`."""
-    return _problem(request, exception) or defaults.bad_request(request, exception)
+    return _problem(request, exception) or defaults.bad_request(_legible(request), exception)
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Django's 403, a problem under `/api/`."""
-    return _problem(request, exception) or defaults.permission_denied(request, exception)
+    return _problem(request, exception) or defaults.permission_denied(_legible(request), exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Django's 404, a problem under `/api/`."""
-    return _problem(request, exception) or defaults.page_not_found(request, exception)
+    return _problem(request, exception) or defaults.page_not_found(_legible(request), exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Django's 500, a problem under `/api/`: there a store that can't be reached is a 503."""
-    return _problem(request, sys.exc_info()[1] or errors.TrinityError()) or defaults.server_error(request)
+    return _problem(request, sys.exc_info()[1] or errors.TrinityError()) or defaults.server_error(_legible(request))
+
+
+def _legible(request: HttpRequest) -> HttpRequest:
+    """The request; its form is empty if it can't be read: Django's pages look into it, and would fail like whoever did before."""
+    try:
+        request.POST  # noqa: B018 - it is parsed when it is looked at
+    except (django_errors.BadRequest, django_errors.SuspiciousOperation, MultiPartParserError, OSError):
+        request.POST = QueryDict()
+    return request
 
 
 def _problem(request: HttpRequest, error: BaseException) -> HttpResponse | None:

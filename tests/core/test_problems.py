@@ -12,6 +12,7 @@ from django.urls import path
 from rest_framework.response import Response
 
 from core import api, errors
+from core.conf import conf
 from core.embedded_store import free_port
 from core.urls import both
 from trinity.urls import handler400, handler404, handler500  # noqa: F401 - Django looks for them beside `urlpatterns`
@@ -154,6 +155,26 @@ def test_a_database_that_refuses_connections_is_a_503():
         gone.ensure_connection()
     answer = api.problem_response(refused.value)
     assert (answer.status, json.loads(answer.body)["code"]) == (503, "unavailable")
+
+
+def test_a_form_that_cannot_be_read_is_never_an_error_of_ours(db):
+    """Django's own pages for what goes wrong look into the form for a CSRF token, and fail like whoever looked before."""
+    web = Client(enforce_csrf_checks=True, raise_request_exception=False)
+    web.get("/login/")  # for its cookie: without one nobody looks into the form
+    form = "application/x-www-form-urlencoded"
+    spoilt = {
+        "another charset": (f"{form}; charset=utf-16", b"a=1"),
+        "too many fields": (form, b"&".join(b"a=1" for _ in range(1001))),
+        "too long": (form, b"a=" + b"x" * (conf.max_body_bytes + 1)),
+        "too many parts": (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n' * 1001 + b"--x--",
+        ),
+        "no boundary": ("multipart/form-data", b"x"),
+    }
+    for where in ("/login/", "/admin/login/", "/nowhere", "/readyz", "/api/nowhere", "/api/token/"):
+        got = {name: web.generic("POST", where, body, content_type=kind).status_code for name, (kind, body) in spoilt.items()}
+        assert not [name for name, status in got.items() if not 400 <= status < 500], (where, got)
 
 
 @pytest.mark.urls(__name__)
