@@ -236,7 +236,7 @@ class CapacityManager:
         passed: Counter[uuid.UUID] = Counter()
         untold = announce
         while gate is not None and not gate.paused:
-            head = gate.head if gate.head is None or passed[gate.head.id] < 2 else _head_past(agent_id, _passed_over(passed))
+            head = gate.head if gate.head is None or passed[gate.head.id] < 2 else _head_past(agent_id, passed)
             if head is None:
                 break
             lease, goes_on = self._admit(gate=gate, head=head, passed=passed, announce=announce)
@@ -383,12 +383,9 @@ def _cut_short(admitted: list[Admission]) -> Iterator[None]:
         log.warning("drain.cut_short", admitted=len(admitted), error=str(error))
 
 
-def _passed_over(passed: Counter[uuid.UUID]) -> set[uuid.UUID]:
-    return {execution_id for execution_id, times in passed.items() if times > 1}
-
-
-def _head_past(agent_id: int, passed: set[uuid.UUID]) -> Head | None:
-    row = rows.startable(agent_id).exclude(pk__in=passed).only("id", "timeout_seconds", "message").first()
+def _head_past(agent_id: int, passed: Counter[uuid.UUID]) -> Head | None:
+    over = {execution_id for execution_id, times in passed.items() if times > 1}
+    row = rows.startable(agent_id).exclude(pk__in=over).only("id", "timeout_seconds", "message").first()
     return None if row is None else Head(id=row.pk, timeout_seconds=row.timeout_seconds, preview=preview(row.message))
 
 
