@@ -1,10 +1,15 @@
 """The API's contract, as it is served."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from django.core.management import call_command
 from django.urls import get_resolver
 from django.urls.resolvers import URLPattern, URLResolver
+from drf_spectacular.generators import SchemaGenerator
+
+from frontend import openapi
 
 
 def test_the_schema_is_valid_and_without_a_warning(tmp_path):
@@ -20,6 +25,26 @@ def test_everybody_reads_the_schema_as_json(api):
     assert schema["openapi"] == "3.1.0"
     assert set(schema["components"]["securitySchemes"]) == {"bearer", "browser"}
     assert "application/problem+json" in schema["paths"]["/api/agents/{name}/task"]["post"]["responses"]["429"]["content"]
+
+
+def test_of_any_number_who_ask_a_new_process_one_makes_the_document(client, monkeypatch):
+    generate, made, together = SchemaGenerator.get_schema, [], threading.Barrier(4)
+
+    def counted(generator, **asked):
+        made.append(asked)
+        return generate(generator, **asked)
+
+    def ask(number):
+        together.wait(10)
+        return client.get(f"/api/schema/?version={number}")
+
+    monkeypatch.setattr(SchemaGenerator, "get_schema", counted)
+    monkeypatch.setattr(openapi.OneDocument, "_made", None)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        answers = list(pool.map(ask, range(4)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.content for answer in answers}) == 1
+    assert len(made) == 1
 
 
 def test_every_endpoint_is_in_the_schema_once(api):
