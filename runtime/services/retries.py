@@ -2,6 +2,8 @@
 
 import uuid
 
+from django.db import IntegrityError
+
 from backlog.drafts import IdempotencyRequest
 from backlog.models import TERMINAL, Execution, Trigger
 from fleet import access
@@ -9,7 +11,7 @@ from fleet.errors import AgentNotFound
 from fleet.models import OnFull
 from fleet.principals import Principal, PrincipalKind
 
-from ..errors import NotFinished
+from ..errors import ExecutionNotFound, NotFinished
 from ..selectors import execution_for
 from .submit import Submitted, TaskRequest, submit_task
 
@@ -28,7 +30,13 @@ def retry_execution(
     access.require(principal, access.Verb.SUBMIT, row.agent)
     if row.status not in TERMINAL:
         raise NotFinished(execution_id=row.pk, status=row.status)
-    return submit_task(principal=principal, name=row.agent_name, request=_again(row, principal=principal, idempotency=idempotency))
+    try:
+        return submit_task(principal=principal, name=row.agent_name, request=_again(row, principal=principal, idempotency=idempotency))
+    except IntegrityError as error:
+        if Execution.objects.filter(pk=row.pk).exists():
+            raise
+        # It was old enough to be deleted, and has been since it was read.
+        raise ExecutionNotFound from error
 
 
 def _again(row: Execution, *, principal: Principal, idempotency: IdempotencyRequest | None) -> TaskRequest:

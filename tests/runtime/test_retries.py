@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from backlog.models import Execution, Status
 from fleet.models import Session, Share
+from runtime.services import retries
 
 ASKED = {"model": "m-1", "system_prompt": "be brief", "allowed_tools": ["read"], "max_turns": 7, "priority": 8, "metadata": {"a": [1]}}
 
@@ -130,3 +131,20 @@ def test_a_retry_takes_no_fields(post_task, retry):
     assert retry(first.pk, body={"message": "other"}).json()["code"] == "unknown_field"
     assert retry(first.pk, body=[1]).json()["code"] == "invalid_body"
     assert retry(f"{first.pk}x").json()["code"] == "not_found"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("limit", [3, 1])
+def test_one_deleted_for_its_age_while_it_is_retried_is_not_found(post_task, retry, make_agent, monkeypatch, limit):
+    agent = make_agent(limit=limit)
+    first = ended(post_task("old", to=agent))
+    submit_task = retries.submit_task
+
+    def deleted_meanwhile(**asked):
+        Execution.objects.filter(pk=first.pk).delete()
+        return submit_task(**asked)
+
+    monkeypatch.setattr(retries, "submit_task", deleted_meanwhile)
+    answer = retry(first.pk)
+    assert (answer.status_code, answer.json()["code"]) == (404, "execution_not_found")
+    assert not Execution.objects.exists()
