@@ -37,7 +37,10 @@ run: $(INSTALLED) ## Run all of Trinity in the foreground (PORT=8000, DEMO=0 wit
 
 .PHONY: test
 test: $(INSTALLED) ## Run all tests, each tier with its time
-	@set +e; failed=0; for tier in fast flows browser chaos; do $(MAKE) --no-print-directory test-tier TIER=$$tier || failed=1; done; exit $$failed
+	@set +e; failed=0; export TEST_ANSWERS=$$(mktemp -d); \
+	for tier in fast flows browser chaos; do $(MAKE) --no-print-directory test-tier TIER=$$tier || failed=1; done; \
+	echo "== tests: the contract"; $(CHECK_ENV) $(BIN)/python -m tests.contract $$TEST_ANSWERS || failed=1; \
+	rm -rf $$TEST_ANSWERS; exit $$failed
 
 .PHONY: test-fast
 test-fast: $(INSTALLED) ## Run the tests that need one process only

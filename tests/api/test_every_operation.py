@@ -11,7 +11,7 @@ from fleet.models import Agent
 from fleet.services import create_key
 from tests import contract
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+pytestmark = [pytest.mark.flows, pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
 
 Api = Callable[[User | str | None], APIClient]
 
