@@ -1,10 +1,13 @@
 """Schedules beside real workers: two housekeepers, killed and started again in between, and each due time has one execution."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.agents.server import AgentServer
 from tests.flows.submitting import unsettled
@@ -32,10 +35,17 @@ def firings(stack: Stack, path: str) -> list[dict[str, Any]]:
     return sorted(listed, key=lambda firing: firing["due_at"])
 
 
-def test_each_due_time_has_one_execution_though_both_workers_are_killed(stack: Stack, agent_server: AgentServer, until: Until) -> None:
-    ledger = agent_server.at("scheduled")
+@pytest.fixture
+def doubled(tmp_path: Path) -> Iterator[Stack]:
+    """Two web processes and two workers."""
+    stack = Stack(tmp_path, webs=2, workers=2)
+    yield stack
+    stack.close()
+
+
+def test_each_due_time_has_one_execution_though_both_workers_are_killed(doubled: Stack, agent_server: AgentServer, until: Until) -> None:
+    stack, ledger = doubled, agent_server.at("scheduled")
     agent = stack.make_agent(runtime={"kind": "http", "url": ledger.url}, limit=SCHEDULES)
-    stack.start_worker()
     paths = [every_two_seconds(stack, agent, f"s{number} of {agent}") for number in range(SCHEDULES)]
 
     def settled_since(before: int) -> bool:
