@@ -57,7 +57,7 @@ chaos: $(INSTALLED) ## Run a few minutes of faults on a stack under load (MINUTE
 .PHONY: test-tier
 test-tier: $(INSTALLED)
 	@echo "== tests: $(TIER)"; start=$$SECONDS; status=0; \
-	$(PYTEST) -q -m $(TIER) -n $(if $(filter fast flows,$(TIER)),3,2) $(if $(filter fast,$(TIER)),,--dist loadfile --no-loadscope-reorder) $(PYTEST_ARGS) || status=$$?; \
+	$(PYTEST) -q -m $(TIER) -n $(if $(filter fast flows,$(TIER)),3,2) $(if $(filter fast,$(TIER)),,--dist loadfile) $(PYTEST_ARGS) || status=$$?; \
 	echo "== tests: $(TIER) took $$((SECONDS - start)) s"; \
 	if [ $$status -eq 5 ]; then echo "== tests: $(TIER) has no test"; test "$${CI:-}" != true; else exit $$status; fi
 

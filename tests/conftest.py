@@ -69,8 +69,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             names = {parent.name for parent in item.path.parents}
             item.add_marker(next((tier for tier in TIERS if tier in names), "fast"))
-    # Those that start whole systems take longest: begun last, they would leave the other processes idle.
-    items.sort(key=lambda item: item.path.parent.name != "flows")
 
 
 @pytest.fixture(autouse=True)

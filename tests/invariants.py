@@ -249,11 +249,14 @@ def check_grant(*, granted: SeenRow, waiting: Iterable[SeenRow], newcomer: bool)
             raise Violation(f"ORDER {granted.id} before {other.id}")
 
 
-def check_nobody_passed(*, waits: Iterable[SeenWait], grants: Iterable[SeenGrant], apart: float = 0.05) -> None:
-    """No row got a slot that came to be while one with a better place stood in line, which still stood there afterwards.
+def check_nobody_passed(
+    *, waits: Iterable[SeenWait], grants: Iterable[SeenGrant], most_slots: Mapping[str, int], apart: float = 0.05
+) -> None:
+    """No row stood in line while more rows than its agent has slots got one that had come to be later and have a worse place.
 
-    Only rows that came after the other had been seen are compared, so that no process that was frozen between its look and its
-    claim is blamed; `apart`: what the clock's readings may be off.
+    So many may pass while a claim of the row is made and undone, which leaves no trace. Only rows that came after it had been
+    seen are compared, so that no process that was frozen between its look and its claim is blamed; `apart`: what the clock's
+    readings may be off.
     """
     in_order = {
         agent: sorted(found, key=lambda grant: grant.at) for agent, found in _grouped(grants, lambda grant: grant.row.agent).items()
@@ -261,9 +264,10 @@ def check_nobody_passed(*, waits: Iterable[SeenWait], grants: Iterable[SeenGrant
     for wait in waits:
         granted = in_order.get(wait.row.agent, [])
         first = bisect_right(granted, wait.seen_from, key=lambda grant: grant.at)
-        for grant in granted[first : bisect_left(granted, wait.seen_until - apart, key=lambda grant: grant.at)]:
-            if grant.came > wait.seen_from + apart and wait.row.place < grant.row.place:
-                raise Violation(f"ORDER {grant.row.id} before {wait.row.id} of {wait.row.agent}, which stood in line all the while")
+        meanwhile = granted[first : bisect_left(granted, wait.seen_until - apart, key=lambda grant: grant.at)]
+        passed_by = [grant.row.id for grant in meanwhile if grant.came > wait.seen_from + apart and wait.row.place < grant.row.place]
+        if len(passed_by) > most_slots[wait.row.agent]:
+            raise Violation(f"ORDER {passed_by} before {wait.row.id} of {wait.row.agent}, which stood in line all the while")
 
 
 def check_sequence(*, rows: Iterable[SeenRow], began: Sequence[Hashable]) -> None:

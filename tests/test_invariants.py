@@ -182,14 +182,15 @@ def test_a_newcomer_that_passes_anybody_is_found() -> None:
     broken("ORDER", lambda: invariants.check_grant(granted=newcomer, waiting=[WAITING], newcomer=True))
 
 
-def test_a_row_that_stood_in_line_while_a_later_one_got_a_slot_is_found() -> None:
+def test_a_row_that_stood_in_line_while_later_ones_got_slots_is_found() -> None:
     wait = SeenWait(row=WAITING, seen_from=10.0, seen_until=20.0)
     later = SeenGrant(row=replace(WAITING, id=9, queued_at=11), came=11.0, at=15.0)
 
-    def look(*, waits: tuple[SeenWait, ...] = (wait,), **changes: object) -> None:
-        invariants.check_nobody_passed(waits=waits, grants=[replace(later, **changes)])  # type: ignore[arg-type]
+    def look(*, waits: tuple[SeenWait, ...] = (wait,), slots: int = 0, **changes: object) -> None:
+        invariants.check_nobody_passed(waits=waits, grants=[replace(later, **changes)], most_slots={"a": slots, "b": slots})  # type: ignore[arg-type]
 
     broken("ORDER", look)
+    look(slots=1)  # a claim of it may have been made and undone meanwhile
     look(at=9.0)
     look(at=20.0)  # it may have had its slot by then
     look(came=9.0)  # whoever granted it may have looked before the other came

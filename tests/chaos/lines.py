@@ -52,14 +52,14 @@ class LineWatch(threading.Thread):
         if self.too_long:
             raise Violation(self.too_long[0])
         grants = [_grant(columns) for columns in self._stack.sql(_GRANTED)]
-        invariants.check_nobody_passed(waits=self._waits.values(), grants=grants)
+        invariants.check_nobody_passed(waits=self._waits.values(), grants=grants, most_slots=self._most_slots())
 
     def _note(self, looked: list[dict[str, Any]]) -> None:
         rows = [seen.row_of(columns) for columns in looked]
         for name in {row.agent for row in rows}:
             self.longest[name] = max(self.longest[name], sum(row.agent == name for row in rows))
         try:
-            invariants.check_depth(rows=rows, agents=self._depths(), most_slots={agent.name: max(agent.limits) for agent in self._fleet})
+            invariants.check_depth(rows=rows, agents=self._depths(), most_slots=self._most_slots())
         except Violation as violation:
             self.too_long.append(str(violation))
         for columns, row in zip(looked, rows, strict=True):
@@ -71,6 +71,9 @@ class LineWatch(threading.Thread):
         key = (row.id, columns["granted_at"])
         before = self._waits.get(key)
         self._waits[key] = SeenWait(row=row, seen_from=before.seen_from if before else now, seen_until=now)
+
+    def _most_slots(self) -> dict[str, int]:
+        return {agent.name: max(agent.limits) for agent in self._fleet}
 
     def _depths(self) -> list[SeenAgent]:
         return [SeenAgent(name=agent.name, limit=agent.limit, depth=agent.depth) for agent in self._fleet]
