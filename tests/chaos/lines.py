@@ -14,9 +14,11 @@ from tests.stack import Stack
 
 #: What a request may take from its look at the line to its id, with many threads and few cores.
 BEFORE_ITS_ID_SECONDS = 1.0
+#: Between two looks that are further apart a row may have had a slot for long, and have been put back.
+MOST_APART_SECONDS = 1.0
 _COLUMNS = "id, agent_name, status, slot_token, slot_number, startable, started_at, queued_at, priority, front, retry_of_id, session_id"
 _CLOCK = {True: "statement_timestamp()", False: "strftime('%Y-%m-%d %H:%M:%f', 'now')"}
-_IN_LINE = "SELECT {columns}, granted_at, {clock} AS looked_at FROM backlog_execution WHERE status = 'queued'"
+_IN_LINE = "SELECT {columns}, {clock} AS looked_at FROM backlog_execution WHERE status = 'queued'"
 _GRANTED = f"SELECT {_COLUMNS}, granted_at FROM backlog_execution WHERE granted_at IS NOT NULL"
 
 
@@ -28,8 +30,9 @@ class LineWatch(threading.Thread):
         self._stack, self._fleet = stack, fleet
         self._look_at = _IN_LINE.format(columns=_COLUMNS, clock=_CLOCK[postgres])
         self._over = threading.Event()
-        #: By row, and by when it had been granted a slot before: a row that was put back in line stands there anew.
-        self._waits: dict[tuple[Any, Any], SeenWait] = {}
+        #: Of the rows that the last look saw in line; whoever was not there in between stands there anew.
+        self._standing: dict[Any, SeenWait] = {}
+        self._waits: list[SeenWait] = []
         self.too_long: list[str] = []
         self.longest: dict[str, int] = defaultdict(int)
 
@@ -52,7 +55,7 @@ class LineWatch(threading.Thread):
         if self.too_long:
             raise Violation(self.too_long[0])
         grants = [_grant(columns) for columns in self._stack.sql(_GRANTED)]
-        invariants.check_nobody_passed(waits=self._waits.values(), grants=grants, most_slots=self._most_slots())
+        invariants.check_nobody_passed(waits=[*self._waits, *self._standing.values()], grants=grants, most_slots=self._most_slots())
 
     def _note(self, looked: list[dict[str, Any]]) -> None:
         rows = [seen.row_of(columns) for columns in looked]
@@ -62,15 +65,11 @@ class LineWatch(threading.Thread):
             invariants.check_depth(rows=rows, agents=self._depths(), most_slots=self._most_slots())
         except Violation as violation:
             self.too_long.append(str(violation))
-        for columns, row in zip(looked, rows, strict=True):
-            if row.startable:
-                self._prolong(columns, row)
-
-    def _prolong(self, columns: Mapping[str, Any], row: invariants.SeenRow) -> None:
-        now = seconds_of(columns["looked_at"])
-        key = (row.id, columns["granted_at"])
-        before = self._waits.get(key)
-        self._waits[key] = SeenWait(row=row, seen_from=before.seen_from if before else now, seen_until=now)
+        there = {row.id: (row, seconds_of(columns["looked_at"])) for columns, row in zip(looked, rows, strict=True) if row.startable}
+        goes_on = {key for key, wait in self._standing.items() if key in there and there[key][1] - wait.seen_until < MOST_APART_SECONDS}
+        self._waits += [wait for key, wait in self._standing.items() if key not in goes_on]
+        since = {key: self._standing[key].seen_from for key in goes_on}
+        self._standing = {key: SeenWait(row=row, seen_from=since.get(key, now), seen_until=now) for key, (row, now) in there.items()}
 
     def _most_slots(self) -> dict[str, int]:
         return {agent.name: max(agent.limits) for agent in self._fleet}
