@@ -15,6 +15,8 @@ _ALWAYS = (400, 500, 503)
 #: Where credentials are needed: none or wrong ones, and those that may not.
 _WITH_CREDENTIALS = (401, 403)
 _WITH_BODY = (413, 415)
+#: As RFC 9110 has them, whichever Python is asked.
+_RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 Endpoint = tuple[str, str, str, Callable[..., Any]]
 
@@ -51,7 +53,7 @@ def operation(
 ) -> Callable[..., Any]:
     """Decorates a view's method: what it answers by status, its problems among them."""
     statuses = sorted({*_ALWAYS, *problems, *(() if public else _WITH_CREDENTIALS), *(() if body is None else _WITH_BODY)})
-    refused = {(status, MEDIA_TYPE): OpenApiResponse(ProblemOut, HTTPStatus(status).phrase) for status in statuses}
+    refused = {(status, MEDIA_TYPE): OpenApiResponse(ProblemOut, _RENAMED.get(status) or HTTPStatus(status).phrase) for status in statuses}
     if public:
         more["auth"] = []
     return extend_schema(operation_id=name, request=body, responses={**answers, **refused}, **more)
