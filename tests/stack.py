@@ -319,6 +319,10 @@ def _answers(store: EmbeddedStore) -> bool:
             return False
 
 
+# A look at the database fails rather than hangs: a schedule that stops the server may take it away in mid-look.
+_SOON: dict[str, Any] = {"connect_timeout": 10, "options": "-c statement_timeout=20s", "tcp_user_timeout": 20_000}
+
+
 class _Database:
     """The stack's own: a file, or a fresh one on a PostgreSQL server."""
 
@@ -334,7 +338,7 @@ class _Database:
 
     def run(self, query: str, parameters: tuple[Any, ...]) -> list[dict[str, Any]]:
         if self._server:
-            with psycopg.connect(self._url, row_factory=dict_row) as connection:
+            with psycopg.connect(self._url, row_factory=dict_row, **_SOON) as connection:
                 cursor = connection.execute(query, parameters)  # type: ignore[arg-type]
                 return list(cursor.fetchall()) if cursor.description else []
         with closing(sqlite3.connect(self._file, timeout=20)) as connection, connection:
@@ -347,5 +351,5 @@ class _Database:
             self._on_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
 
     def _on_server(self, statement: str) -> None:
-        with psycopg.connect(self._server, autocommit=True) as connection:
+        with psycopg.connect(self._server, autocommit=True, **_SOON) as connection:
             connection.execute(statement)  # type: ignore[arg-type]
