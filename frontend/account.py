@@ -21,7 +21,7 @@ from fleet import keys, services
 from fleet.models import ApiKey, KeyScope
 from fleet.principals import Principal
 
-from .pages import PAGE_METHODS
+from .pages.shared import PAGE_METHODS
 
 SHOWN_KEYS = 200
 LONGEST_DAYS = 3650

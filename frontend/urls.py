@@ -6,18 +6,21 @@ from django.views.generic import RedirectView
 
 from core.urls import both
 
-from . import account, pages
+from . import account
+from .pages.agent import agent, agent_work
+from .pages.agents import agents
+from .pages.login import LoginPage
 
 app_name = "frontend"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="frontend:agent-list", http_method_names=["get", "head", "options"]), name="home"),
-    *both("login/", pages.LoginPage.as_view(), name="login"),
+    *both("login/", LoginPage.as_view(), name="login"),
     *both("logout/", LogoutView.as_view(), name="logout"),
     *both("account/", account.AccountPage.as_view(), name="account"),
     *both("account/changed/", account.account_changed, name="account-changed"),
     *both("account/keys/", account.KeysPage.as_view(), name="account-key-create"),
     *both("account/keys/<int:key_id>/", account.revoke_key, name="account-key-revoke"),
-    *both("agents/", pages.agents, name="agent-list"),
-    *both("agents/<str:name>/", pages.agent, name="agent-detail"),
-    *both("agents/<str:name>/work/", pages.agent_work, name="agent-work"),
+    *both("agents/", agents, name="agent-list"),
+    *both("agents/<str:name>/", agent, name="agent-detail"),
+    *both("agents/<str:name>/work/", agent_work, name="agent-work"),
 ]

@@ -18,6 +18,7 @@ import httpx
 import psycopg
 import redis
 from celery import Celery
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from core.embedded_store import EmbeddedStore, free_port
@@ -320,7 +321,7 @@ def _answers(store: EmbeddedStore) -> bool:
 
 
 # A look at the database fails rather than hangs: a schedule that stops the server may take it away in mid-look.
-_SOON: dict[str, Any] = {"connect_timeout": 10, "options": "-c statement_timeout=20s", "tcp_user_timeout": 20_000}
+_SOON: dict[str, str | int] = {"connect_timeout": 10, "options": "-c statement_timeout=20s", "tcp_user_timeout": 20_000}
 
 
 class _Database:
@@ -338,7 +339,7 @@ class _Database:
 
     def run(self, query: str, parameters: tuple[Any, ...]) -> list[dict[str, Any]]:
         if self._server:
-            with psycopg.connect(self._url, row_factory=dict_row, **_SOON) as connection:
+            with psycopg.connect(make_conninfo(self._url, **_SOON), row_factory=dict_row) as connection:
                 cursor = connection.execute(query, parameters)  # type: ignore[arg-type]
                 return list(cursor.fetchall()) if cursor.description else []
         with closing(sqlite3.connect(self._file, timeout=20)) as connection, connection:
@@ -351,5 +352,5 @@ class _Database:
             self._on_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
 
     def _on_server(self, statement: str) -> None:
-        with psycopg.connect(self._server, autocommit=True, **_SOON) as connection:
+        with psycopg.connect(make_conninfo(self._server, **_SOON), autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[arg-type]

@@ -34,3 +34,5 @@ async function call(method, path, body, headers = {}) {
 export const get = (path) => call("GET", path);
 /** @param {string} path @param {unknown} body @param {Record<string, string>} [headers] */
 export const post = (path, body, headers) => call("POST", path, body, headers);
+/** @param {string} path @param {unknown} body @param {Record<string, string>} [headers] */
+export const put = (path, body, headers) => call("PUT", path, body, headers);
