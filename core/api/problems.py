@@ -51,6 +51,8 @@ STATUS: dict[type[errors.TrinityError], int] = {
 }
 #: What may be told to come back later, and always is told when.
 _RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+#: As RFC 9110 has them, whichever Python is asked.
+_RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
 _STORE_ERRORS = (RedisError, ConnectionInterrupted)
 _DATABASE_ERRORS = (OperationalError, InterfaceError)
 
@@ -88,6 +90,11 @@ def problem_for(error: Exception, _context: dict[str, Any]) -> HttpResponse:
     return problem_response(error).http()
 
 
+def title_of(status: int) -> str:
+    """What a status is called, in its problems and in the contract."""
+    return _RENAMED.get(status) or HTTPStatus(status).phrase
+
+
 def _headers(error: errors.TrinityError, status: int) -> dict[str, str]:
     headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store", **error.headers}
     if status == HTTPStatus.UNAUTHORIZED:
@@ -101,7 +108,7 @@ def _headers(error: errors.TrinityError, status: int) -> dict[str, str]:
 def _body(error: errors.TrinityError, status: int) -> bytes:
     problem = {
         "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
+        "title": title_of(status),
         "status": status,
         "detail": error.detail,
         "code": error.code,

@@ -1,22 +1,19 @@
 """What the OpenAPI schema says of every endpoint alike: its name, its problems, the one of its two paths that is shown."""
 
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
 from .pagination import MAX_LIMIT
-from .problems import MEDIA_TYPE
+from .problems import MEDIA_TYPE, title_of
 
 #: Whatever is asked for: not understood, a bug of ours, a store out of reach.
 _ALWAYS = (400, 500, 503)
 #: Where credentials are needed: none or wrong ones, and those that may not.
 _WITH_CREDENTIALS = (401, 403)
 _WITH_BODY = (413, 415)
-#: As RFC 9110 has them, whichever Python is asked.
-_RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 Endpoint = tuple[str, str, str, Callable[..., Any]]
 
@@ -53,7 +50,7 @@ def operation(
 ) -> Callable[..., Any]:
     """Decorates a view's method: what it answers by status, its problems among them."""
     statuses = sorted({*_ALWAYS, *problems, *(() if public else _WITH_CREDENTIALS), *(() if body is None else _WITH_BODY)})
-    refused = {(status, MEDIA_TYPE): OpenApiResponse(ProblemOut, _RENAMED.get(status) or HTTPStatus(status).phrase) for status in statuses}
+    refused = {(status, MEDIA_TYPE): OpenApiResponse(ProblemOut, title_of(status)) for status in statuses}
     if public:
         more["auth"] = []
     return extend_schema(operation_id=name, request=body, responses={**answers, **refused}, **more)
