@@ -6,7 +6,7 @@ import { CapacityStore } from "../state/store.js";
 
 /** @typedef {import("../elements/capacity-meter.js").CapacityMeter} CapacityMeter */
 
-const WORDS = { connecting: "", live: "Live", waiting: "Reconnecting…", paused: "", refused: "Not live" };
+const WORDS = { connecting: "", live: "Live", waiting: "Reconnecting…", polling: "Every 5 seconds", paused: "", refused: "Not live" };
 
 /**
  * Starts the page's one connection.
@@ -14,7 +14,7 @@ const WORDS = { connecting: "", live: "Live", waiting: "Reconnecting…", paused
  */
 export function follow(options = {}) {
   const store = new CapacityStore();
-  const socket = new CapacitySocket(store, options);
+  const socket = new CapacitySocket(store, { ...options, shown: () => allMeters().map((meter) => meter.agent) });
   store.addEventListener("change", (event) => showChanged(store, /** @type {CustomEvent} */ (event).detail.names));
   store.addEventListener("stale", () => allMeters().forEach((meter) => showAge(store, meter)));
   socket.addEventListener("status", (event) => say(/** @type {CustomEvent} */ (event).detail));
@@ -44,6 +44,13 @@ function say({ state, code }) {
   const line = document.getElementById("live");
   // While it connects or sleeps the last word stays: a status line that flickers is read out each time.
   if (!line || state === "connecting" || state === "paused") return;
+  if (line.dataset.state === state) return;
   line.dataset.state = state;
-  line.textContent = code === 4401 ? "Signed out: load the page again" : WORDS[state];
+  line.replaceChildren(...(code === 4401 ? ["Signed out: ", signIn()] : [WORDS[state]]));
+}
+
+/** Back to this page, once signed in. */
+function signIn() {
+  const next = encodeURIComponent(location.pathname + location.search);
+  return Object.assign(document.createElement("a"), { href: `/login/?next=${next}`, textContent: "sign in" });
 }

@@ -1,4 +1,6 @@
 // @ts-check
+import { CapacityPolling } from "./polling.js";
+
 /** @typedef {import("./store.js").CapacityStore} CapacityStore */
 
 const FIRST_DELAY_MS = 500;
@@ -9,10 +11,10 @@ const SILENCE_MS = 25_000;
 const FINAL = new Set([4401, 4403, 4404]);
 
 /**
- * Keeps a store in step with `/ws/capacity/`.
+ * Keeps a store in step with `/ws/capacity/`, and by polling while that can't be reached.
  *
- * Says `status` with `{state}`: connecting, live, waiting (another try is due), refused (with `code`: no further try)
- * or paused (the tab is hidden).
+ * Says `status` with `{state}`: connecting, live, waiting (another try is due), polling (the same, but the values are kept
+ * fresh meanwhile), refused (with `code`: no further try) or paused (the tab is hidden).
  */
 export class CapacitySocket extends EventTarget {
   /** @type {WebSocket | null} */
@@ -24,16 +26,24 @@ export class CapacitySocket extends EventTarget {
   #attempts = 0;
   #running = false;
   #heardAt = Date.now();
+  #polling;
+  /** Whether the values came by polling last. */
+  #polled = false;
 
   /**
    * @param {CapacityStore} store
-   * @param {{base?: string | URL, agents?: string[], ticket?: () => (string | null | Promise<string | null>)}} [options]
-   *   `base`: the server, else the page's own; `agents` narrows; `ticket` is asked at each connection, null stops trying.
+   * @param {{base?: string | URL, agents?: string[], ticket?: () => (string | null | Promise<string | null>),
+   *   token?: () => (string | null | Promise<string | null>), shown?: () => string[]}} [options]
+   *   `base`: the server, else the page's own; `agents` narrows; `ticket` is asked at each connection, null stops trying;
+   *   `token` gives the bearer token to poll with, where the page's own session doesn't count: a ticket opens one socket and
+   *   nothing else, so with a ticket alone nothing is polled; `shown` names the agents on the screen.
    */
   constructor(store, options = {}) {
     super();
     this.store = store;
     this.options = options;
+    this.#polling = options.ticket && !options.token ? null : new CapacityPolling(store, options);
+    this.#polling?.addEventListener("answer", (event) => this.#onAnswer(/** @type {CustomEvent} */ (event).detail.state));
   }
 
   start() {
@@ -64,6 +74,7 @@ export class CapacitySocket extends EventTarget {
     if (document.hidden) return this.#onHide();
     if (this.#socket) return;
     this.#watch();
+    this.#polling?.start(this.#polled);
     this.#connect();
   };
 
@@ -84,7 +95,7 @@ export class CapacitySocket extends EventTarget {
     const url = await this.#url().catch(() => undefined);
     if (mine !== this.#attempt || !this.#running || document.hidden) return;
     if (url === undefined) return this.#onClose(0);
-    if (url === null) return this.#say("refused", 4401);
+    if (url === null) return this.options.token ? this.#wait() : this.#refuse(4401);
     this.#open(new WebSocket(url));
   }
 
@@ -120,29 +131,61 @@ export class CapacitySocket extends EventTarget {
     } catch {
       return this.resync();
     }
-    this.#heardAt = Date.now();
-    this.#watch();
+    this.#hear();
     this.#listen();
     if (frame.type === "snapshot") {
+      this.#polling?.stop();
+      this.#polled = false;
       this.store.replace(frame.agents);
       this.#say("live");
     } else if (frame.type === "delta") this.store.apply(frame.agents);
     this.store.touch();
   }
 
+  /** @param {"fresh" | "unknown" | "signed-out" | "none"} answer */
+  #onAnswer(answer) {
+    if (answer === "signed-out") return this.#refuse(4401);
+    this.#polled = answer !== "none";
+    if (!this.#polled) return;
+    this.#hear();
+    this.store.touch();
+    this.#say("polling");
+  }
+
   /** @param {number} code */
   #onClose(code) {
     this.#forget();
     const final = FINAL.has(code) && !(code === 4401 && this.options.ticket);
-    if (final) return this.#say("refused", code);
-    this.#say("waiting");
+    if (final) return this.#refuse(code);
+    this.#wait();
     this.#timers.retry = window.setTimeout(() => this.#connect(), this.#delay());
+  }
+
+  #wait() {
+    this.#polling?.start();
+    this.#say(this.#polled ? "polling" : "waiting");
+  }
+
+  /** Gives up: whoever asks the same again is told the same. @param {number} code */
+  #refuse(code) {
+    this.#attempt = Symbol("refused");
+    const socket = this.#socket;
+    this.#polling?.stop();
+    this.#polled = false;
+    this.#forget();
+    socket?.close(1000);
+    this.#say("refused", code);
   }
 
   /** Full jitter: browsers that lost one server together must not come back together. */
   #delay() {
     const longest = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#attempts++);
     return Math.random() * longest;
+  }
+
+  #hear() {
+    this.#heardAt = Date.now();
+    this.#watch();
   }
 
   /** Starts the time after which what is shown is old. */
@@ -165,6 +208,7 @@ export class CapacitySocket extends EventTarget {
     this.#attempt = Symbol("none");
     const socket = this.#socket;
     clearTimeout(this.#timers.stale);
+    this.#polling?.stop();
     this.#forget();
     socket?.close(1000);
   }
