@@ -130,6 +130,9 @@ class Execution(models.Model):
                 F("agent"), F("completed_at").desc(), condition=Q(started_at__isnull=False, completed_at__isnull=False),
                 name="execution_last_runs",
             ),
+            models.Index(
+                F("completed_at").desc(), F("queued_at"), F("agent"), condition=Q(completed_at__isnull=False), name="execution_ended",
+            ),
         ]  # fmt: skip
 
     def __str__(self) -> str:

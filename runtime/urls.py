@@ -2,7 +2,7 @@
 
 from core.urls import both
 
-from .views import agents, cancelling, capacity, chat, controls, executions, internal, logs, public, retries, schedules, tasks
+from .views import agents, cancelling, capacity, chat, controls, executions, internal, logs, public, retries, schedules, tasks, timeline
 
 app_name = "runtime"
 urlpatterns = [
@@ -33,6 +33,7 @@ urlpatterns = [
     *both("public/executions/<str:token>/<uuid:execution_id>", public.PublicExecutionView.as_view(), name="public-execution"),
     *both("internal/execute-task", internal.ExecuteTaskView.as_view(), name="internal-execute-task"),
     *both("agents/<str:name>/executions/<uuid:execution_id>/retry/", retries.AgentRetryView.as_view(), name="agent-execution-retry"),
+    *both("timeline/", timeline.TimelineView.as_view(), name="timeline-list"),
     *both("executions/", executions.ExecutionListView.as_view(), name="execution-list"),
     *both("executions/cancel/", cancelling.CancelManyView.as_view(), name="execution-cancel-many"),
     *both("executions/<uuid:execution_id>/retry/", retries.RetryView.as_view(), name="execution-retry"),

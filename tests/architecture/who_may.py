@@ -187,6 +187,7 @@ TABLE: dict[str, dict[str, Row]] = {
     "runtime:schedule-run": {"POST": row(OWN, 202, {})},
     "runtime:firing-list": {"GET": row(READ)},
     "runtime:execution-list": {"GET": row(SIGNED_IN)},
+    "runtime:timeline-list": {"GET": row(SIGNED_IN)},
     "runtime:execution-detail": {"GET": row(READ)},
     "runtime:event-list": {"GET": row(READ)},
     "runtime:execution-cancel": {"POST": row(CANCEL, 200, {})},
