@@ -6,8 +6,12 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, URLResolver, path
 
 from fleet.selectors import living_agents
+
+from . import front
 
 
 class Site(AdminSite):
@@ -19,7 +23,7 @@ class Site(AdminSite):
     site_header = "Trinity"
     site_title = "Trinity"
     index_title = "Administration"
-    site_url = "/agents/"
+    site_url = "/"
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Whether the user may enter at all; each model then shows them what is theirs. One query a request."""
@@ -35,3 +39,16 @@ class Site(AdminSite):
         if request.user.is_authenticated and not self.has_permission(request):
             raise PermissionDenied
         return redirect_to_login(request.GET.get("next", "/admin/"))
+
+    def get_urls(self) -> list[URLResolver | URLPattern]:
+        """With the guide."""
+        return [path("guide/", self.admin_view(self.guide), name="guide"), *super().get_urls()]
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """How the reader's agents are doing, and what there is to use."""
+        return super().index(request, {"tiles": front.tiles_of(request.user), **(extra_context or {})})  # type: ignore[arg-type]  # signed in
+
+    def guide(self, request: HttpRequest) -> HttpResponse:
+        """How owners use all this."""
+        context = {**self.each_context(request), "title": "Guide for owners", "guide": front.guide()}
+        return TemplateResponse(request, "admin/guide.html", context)

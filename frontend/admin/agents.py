@@ -5,12 +5,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin import RelatedOnlyFieldListFilter, ShowFacets
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
 from django.db.models import QuerySet
 from django.forms import ModelForm, Script
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -25,8 +27,13 @@ from fleet.selectors import ceiling, living_agents
 from runtime.services import controls
 
 from ..load import load_of
+from .agent_actions import AgentActions
 from .agent_forms import LimitsForm, NewAgentForm, RowForm, version_field
-from .rights import Served, principal_of
+from .filters import LoadFilter
+from .rights import Tool, principal_of
+
+#: Users named on the form as those with whom it is shared.
+NAMED = 20
 
 
 class MeteredList(ChangeList):
@@ -43,30 +50,68 @@ class MeteredList(ChangeList):
 
 
 @admin.register(Agent)
-class AgentAdmin(Served):
+class AgentAdmin(AgentActions):
     """An owner's own agents, a superuser's all."""
 
-    list_display = ("name", "live", "used", "waiting", "owner", "paused", "max_parallel_tasks")
+    list_display = ("name", "live", "used", "waiting", "state", "owner", "max_parallel_tasks")
     list_editable = ("max_parallel_tasks",)
     list_select_related = ("owner",)
     list_per_page = 100
     show_full_result_count = False
     search_fields = ("name", "description", "owner__username")
-    actions = None
+    search_help_text = "A name, a word of the description, or an owner."
+    show_facets = ShowFacets.NEVER
 
     class Media:
         js: ClassVar = [Script("trinity/pages/admin.js", type="module")]
-        css: ClassVar = {"all": ["trinity/styles/admin.css"]}
 
     # -- What is shown
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
         """The user's own living agents; all for a superuser."""
-        agents = living_agents().select_related("owner", "changed_by")
+        agents = living_agents().select_related("owner", "changed_by").order_by("name")
         return agents if request.user.is_superuser else agents.filter(owner=request.user.pk)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """With meters."""
         return MeteredList
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        """Owners are all of one owner's rows."""
+        own = ("paused", LoadFilter)
+        return (*own, ("owner", RelatedOnlyFieldListFilter)) if request.user.is_superuser else own
+
+    def view_on_site(self, agent: Agent) -> str:
+        """Its own page."""
+        return reverse("frontend:agent-detail", args=[agent.name])
+
+    def trail(self, obj: Agent) -> str:
+        """What was changed of it."""
+        return f"agent={obj.pk}"
+
+    def tools(self, obj: Agent) -> list[Tool]:
+        """What belongs to it."""
+        models = (("Executions", "backlog_execution"), ("Shares", "fleet_share"))
+        return [Tool(text=text, url=f"{reverse(f'admin:{model}_changelist')}?agent={obj.pk}") for text, model in models]
+
+    @admin.display(description="state", ordering="paused")
+    def state(self, agent: Agent) -> SafeString:
+        """`Paused`, or nothing; a pause of the whole fleet is one too."""
+        meter = _meter_of(agent)
+        text = "Paused" if agent.paused else "Fleet paused" if meter is not None and meter.paused else ""
+        return format_html('<span class="state" data-state="paused" data-paused="{}">{}</span>', agent.name, text)
+
+    @admin.display(description="paused")
+    def paused_shown(self, agent: Agent) -> str:
+        """A word."""
+        return "Paused: what runs goes on, and nothing new starts" if agent.paused else "no"
+
+    @admin.display(description="shared with")
+    def shared_with(self, agent: Agent) -> SafeString:
+        """The first few by name."""
+        names = list(agent.shares.order_by("user__username").values_list("user__username", flat=True)[: NAMED + 1])
+        told = ", ".join(names[:NAMED]) + (" and others" if len(names) > NAMED else "")
+        new = f"{reverse('admin:fleet_share_add')}?agent={agent.pk}"
+        return format_html('{} <a href="{}">Share it</a>', told or "nobody.", new)
 
     @admin.display(description="meter")
     def live(self, agent: Agent) -> SafeString:
@@ -111,7 +156,7 @@ class AgentAdmin(Served):
         if obj is None:
             return [(None, {"fields": ["name", "description", "runtime", *NAMES]})]
         return [
-            (None, {"fields": ["name", "owner", "description", "big_meter", "paused"]}),
+            (None, {"fields": ["name", "owner", "description", "big_meter", "paused_shown", "shared_with"]}),
             ("Capacity", {"fields": [*NAMES, "override", "changed_by", "changed_at", "seen_version"]}),
             ("Runtime", {"fields": ["runtime_shown"]}),
         ]
@@ -120,7 +165,8 @@ class AgentAdmin(Served):
         """Of an old agent all but the limits."""
         if obj is None:
             return ()
-        return ("name", "owner", "description", "big_meter", "paused", "override", "changed_by", "changed_at", "runtime_shown")
+        shown_only = ("big_meter", "paused_shown", "shared_with", "override", "changed_by", "changed_at", "runtime_shown")
+        return ("name", "owner", "description", *shown_only)
 
     # -- What is changed
     def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> type[ModelForm]:

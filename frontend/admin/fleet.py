@@ -89,6 +89,10 @@ class FleetSettingsAdmin(SuperusersOnly):
         """There is one already."""
         return False
 
+    def trail(self, obj: FleetSettings) -> str:
+        """What was changed of the fleet."""
+        return "agent=fleet"
+
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> FleetSettings:
         """The row; the services write it."""
         return form.instance

@@ -1,9 +1,9 @@
 """API keys in the admin: made and shown once, revoked, never changed."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -14,6 +14,7 @@ from fleet.models import Agent, ApiKey, KeyScope
 from fleet.principals import Principal
 from fleet.selectors import living_agents
 
+from .confirming import Line, Question, ask, chosen, is_confirmed, tell
 from .rights import Served, principal_of
 
 NAMES = ("name", "scope", "agent", "expires_at")
@@ -109,13 +110,12 @@ class ApiKeyAdmin(Served):
     @admin.action(description="Revoke selected keys")
     def revoke(self, request: HttpRequest, keys: QuerySet[ApiKey]) -> HttpResponse | None:
         """Ends the keys for good, once the user has confirmed it."""
-        if "confirmed" not in request.POST:
-            context = {**self.admin_site.each_context(request), "title": "Revoke API keys", "keys": keys, "opts": self.opts}
-            return TemplateResponse(request, "admin/keys_revoke.html", context)
-        for key in keys:
+        rows = chosen(self, request, keys)
+        if rows and not is_confirmed(request):
+            lines = [Line(pk=row.pk, name=row.name, notes=[f"{row.prefix}…, {row.owner.get_username()}"]) for row in rows]
+            text = "A revoked key is refused from then on, and can't be brought back."
+            return ask(self, request, Question(action="revoke", title="Revoke API keys", text=text, go="Revoke", lines=lines))
+        for key in rows:
             services.revoke_key(principal=principal_of(request), key=key)
-        self.message_user(request, f"Revoked: {', '.join(key.name for key in keys)}.", messages.SUCCESS)
+        tell(self, request, done="Revoked", names=[key.name for key in rows])
         return None
-
-    class Media:
-        css: ClassVar = {"all": ["trinity/styles/admin.css"]}

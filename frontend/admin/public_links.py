@@ -1,9 +1,9 @@
 """Public links in the admin: made and shown once, revoked, never changed."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -14,6 +14,8 @@ from fleet.models import Agent, PublicLink
 from fleet.principals import Principal
 from fleet.selectors import living_agents
 
+from .confirming import Line, Question, ask, chosen, is_confirmed, tell
+from .filters import OwnAgentFilter
 from .rights import Served, principal_of
 
 NAMES = ("name", "agent")
@@ -58,7 +60,7 @@ class PublicLinkAdmin(Served):
 
     list_display = ("name", "visible_prefix", "agent", "created_by", "created_at", "last_used_at", "revoked_at")
     list_display_links = None
-    list_filter = ("agent",)
+    list_filter = (OwnAgentFilter,)
     list_select_related = ("agent", "created_by")
     search_fields = ("name", "prefix", "agent__name")
     ordering = ("-created_at", "-id")
@@ -69,10 +71,6 @@ class PublicLinkAdmin(Served):
         """Those of the user's living agents; all for a superuser."""
         links = super().get_queryset(request).filter(agent__deleted_at=None)
         return links if request.user.is_superuser else links.filter(agent__owner=request.user.pk)
-
-    def get_list_filter(self, request: HttpRequest) -> Any:
-        """Its choices name every agent: for superusers alone."""
-        return self.list_filter if request.user.is_superuser else ()
 
     def has_change_permission(self, request: HttpRequest, obj: PublicLink | None = None) -> bool:
         """A link is what it was made."""
@@ -105,14 +103,13 @@ class PublicLinkAdmin(Served):
     @admin.action(description="Revoke selected links")
     def revoke(self, request: HttpRequest, links: QuerySet[PublicLink]) -> HttpResponse | None:
         """Ends the links for good, once the user has confirmed it."""
-        if "confirmed" not in request.POST:
-            context = {**self.admin_site.each_context(request), "title": "Revoke public links", "links": links, "opts": self.opts}
-            return TemplateResponse(request, "admin/public_links_revoke.html", context)
-        chosen = list(links.filter(revoked_at=None))
-        for link in chosen:
+        rows = chosen(self, request, links)
+        if rows and not is_confirmed(request):
+            lines = [Line(pk=row.pk, name=row.name, notes=[f"{row.prefix}… to {row.agent.name}"]) for row in rows]
+            text = "A revoked link leads nowhere from then on, and can't be brought back."
+            return ask(self, request, Question(action="revoke", title="Revoke public links", text=text, go="Revoke", lines=lines))
+        living = [link for link in rows if link.revoked_at is None]
+        for link in living:
             public_links.revoke_link(principal=principal_of(request), agent=link.agent, link_id=link.pk)
-        self.message_user(request, f"Revoked: {', '.join(link.name for link in chosen) or 'none'}.", messages.SUCCESS)
+        tell(self, request, done="Revoked", names=[link.name for link in living])
         return None
-
-    class Media:
-        css: ClassVar = {"all": ["trinity/styles/admin.css"]}

@@ -1,12 +1,26 @@
 """Who may do what in the admin, in place of Django's model permissions."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
-from django.http import HttpRequest
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 
 from core.errors import TrinityError
 from fleet.principals import Principal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A link above the form of a row."""
+
+    text: str
+    url: str
 
 
 def principal_of(request: HttpRequest) -> Principal:
@@ -44,6 +58,38 @@ class Served(admin.ModelAdmin):
         """Outside Django's transaction: a service that starts work publishes it after its own commit, not before a later one."""
         return self._changeform_view(request, object_id, form_url, extra_context)  # type: ignore[attr-defined]  # the stubs leave it out
 
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """What is no id of a row names no row; Django would fail over it."""
+        try:
+            for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
+                self.opts.pk.to_python(text)
+        except ValidationError:
+            self.message_user(request, "Nothing was done: choose rows of the list.", messages.WARNING)
+            return HttpResponseRedirect(request.get_full_path())
+        return super().response_action(request, queryset)
+
+    # -- Beside the form of a row
+    def trail(self, obj: Any) -> str | None:
+        """Which part of the audit trail tells of the row, as a query; None for rows that it doesn't tell of."""
+        return None
+
+    def tools(self, obj: Any) -> list[Tool]:
+        """Links of the row's own, left of its history."""
+        return []
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        """On to the audit trail, which knows more than what was done in the admin."""
+        obj = self.get_object(request, unquote(object_id))
+        if obj is None or (trail := self.trail(obj)) is None:
+            return super().history_view(request, object_id, extra_context)
+        return HttpResponseRedirect(f"{reverse('admin:fleet_auditentry_changelist')}?{trail}")
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> Any:
+        """With those links; a history only where there is one."""
+        obj = context.get("original")
+        beside = {"tools": self.tools(obj), "has_history": self.trail(obj) is not None} if obj else {}
+        return super().render_change_form(request, {**context, **beside}, *args, **kwargs)
+
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """There is nothing related."""
 
@@ -57,6 +103,18 @@ class Served(admin.ModelAdmin):
         if level == messages.SUCCESS and getattr(request, "refused", False):
             return
         super().message_user(request, message, level, *args, **kwargs)
+
+
+class ReadOnly(Served):
+    """An admin that shows, and changes nothing but by its actions."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
 
 
 class SuperusersOnly(Served):

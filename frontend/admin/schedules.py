@@ -1,6 +1,6 @@
 """Schedules in the admin: made, changed, run now and ended by the services that the API calls."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -21,6 +21,7 @@ from runtime.models import Firing, FiringOutcome, Schedule
 from runtime.serializers.schedules import ScheduleIn
 from runtime.services import schedules
 
+from .filters import OwnAgentFilter
 from .rights import Served, principal_of
 
 #: How many of its last due times a schedule's page shows.
@@ -94,7 +95,7 @@ class ScheduleAdmin(Served):
     """The schedules of an owner's agents, a superuser's all."""
 
     list_display = ("name", "agent", "when", "enabled", "next_due_at", "last", "made_by")
-    list_filter = ("enabled",)
+    list_filter = ("enabled", OwnAgentFilter)
     list_select_related = ("agent", "made_by")
     search_fields = ("name", "message", "agent__name")
     actions = ("run_now",)
@@ -104,6 +105,10 @@ class ScheduleAdmin(Served):
         """Those of the user's own living agents; of all for a superuser."""
         found = super().get_queryset(request).filter(agent__deleted_at=None).defer("agent__runtime")
         return found if request.user.is_superuser else found.filter(agent__owner=request.user.pk)
+
+    def trail(self, obj: Schedule) -> str:
+        """What was changed of its agent."""
+        return f"agent={obj.agent_id}"
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """With what became of them."""
@@ -174,9 +179,6 @@ class ScheduleAdmin(Served):
             else:
                 where = reverse("runtime:execution-detail", args=[made.execution_id])
                 self.message_user(request, format_html('{}: <a href="{}">{}</a>', schedule.name, where, made.execution_id), messages.INFO)
-
-    class Media:
-        css: ClassVar = {"all": ["trinity/styles/admin.css"]}
 
 
 def _told(firing: Firing) -> str:

@@ -94,8 +94,9 @@ def test_owners_see_agents_and_keys_and_superusers_the_fleet_and_users_too(
     def models(user: User) -> set[str]:
         return set(re.findall(r'class="model-(\w+)', signed_in(user).get("/admin/").text))
 
-    assert models(owner) == {"agent", "apikey", "publiclink", "schedule"}
-    assert models(superuser) == {"agent", "apikey", "fleetsettings", "publiclink", "schedule", "user"}
+    owners = {"agent", "apikey", "auditentry", "execution", "publiclink", "schedule", "share"}
+    assert models(owner) == owners
+    assert models(superuser) == owners | {"fleetsettings", "user"}
     for path in ("/admin/fleet/fleetsettings/", "/admin/fleet/fleetsettings/1/change/", "/admin/auth/user/", "/admin/auth/user/add/"):
         assert signed_in(owner).get(path).status_code == 403
         assert signed_in(superuser).get(path).status_code == 200

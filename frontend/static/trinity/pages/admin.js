@@ -1,5 +1,5 @@
 // @ts-check
-/** The admin's meters, and the numbers in the columns beside them. */
+/** The admin's meters, and the numbers and words in the columns beside them. */
 import { follow } from "./live.js";
 
 const store = follow();
@@ -11,5 +11,10 @@ store.addEventListener("change", () => {
   for (const cell of document.querySelectorAll("[data-waiting]")) {
     const capacity = store.get(cell.getAttribute("data-waiting") ?? "");
     if (capacity) cell.textContent = String(capacity.queued ?? 0);
+  }
+  for (const cell of document.querySelectorAll("[data-paused]")) {
+    const capacity = store.get(cell.getAttribute("data-paused") ?? "");
+    // Whether it is the fleet's pause only the server's page knows: that word stays for as long as it lasts.
+    if (capacity) cell.textContent = capacity.paused ? cell.textContent || "Paused" : "";
   }
 });
