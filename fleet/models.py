@@ -164,6 +164,18 @@ class ApiKey(models.Model):
         return f"{self.prefix}… ({self.name})"
 
 
+class Badge(models.Model):
+    """Whoever knows the key may see the agent's load as a picture, and nothing else; a new key ends the former."""
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, related_name="badge")
+    key = models.CharField(max_length=32, unique=True)
+    made_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    made_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"badge of {self.agent}"
+
+
 class PublicLink(models.Model):
     """A link by which anybody may send an agent messages. Its token is shown once; the row keeps its SHA-256 and a visible prefix."""
 

@@ -2,18 +2,21 @@
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
-from django.views.generic import RedirectView
 
 from core.urls import both
 
 from . import account
+from .badge import badge
 from .pages.agent import agent, agent_work
 from .pages.agents import agents
+from .pages.dashboard import dashboard, oldest_wait
 from .pages.login import LoginPage
 
 app_name = "frontend"
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="frontend:agent-list", http_method_names=["get", "head", "options"]), name="home"),
+    path("", dashboard, name="dashboard"),
+    *both("dashboard/oldest-wait/", oldest_wait, name="oldest-wait"),
+    path("badge/<str:key>.svg", badge, name="badge"),
     *both("login/", LoginPage.as_view(), name="login"),
     *both("logout/", LogoutView.as_view(), name="logout"),
     *both("account/", account.AccountPage.as_view(), name="account"),

@@ -105,6 +105,7 @@ class Cast:
             "schedule_id": self.schedule.pk,
             "link_id": self.link.row.pk,
             "token": self.link.token,
+            "key": "no-badge",
             "username": self.friend.get_username(),
             "key_id": self.agent_key.pk,
         }
@@ -210,13 +211,17 @@ TABLE: dict[str, dict[str, Row]] = {
     "runtime:slot-release": {"POST": row(OWN, 200, lambda cast: {"execution_id": str(cast.ended.pk)})},
     "runtime:fleet-pause": {"POST": row(SUPERUSER, 200, {})},
     "runtime:fleet-resume": {"POST": row(SUPERUSER, 200, {})},
+    "runtime:agent-what-if": {"GET": row(READ)},
     # -- The API about itself, and for its pages -------------------------------------------------------------------------
     "schema": {"GET": row(PUBLIC, by=("nobody", "nonsense token"))},  # half a second each
     "docs": {"GET": row(PUBLIC)},
     "live:ws-ticket": {"POST": row(SIGNED_IN, 200, {})},
+    "live:agent-badge": {"GET": row(OWN), "POST": row(OWN, 201, {}), "DELETE": row(OWN, 204)},
     "readyz": {"GET": row(PUBLIC)},
     # -- Pages -----------------------------------------------------------------------------------------------------------
     "frontend:home": {"GET": row(PUBLIC, 302)},
+    # Shown to everybody who has its key; this one is none.
+    "frontend:badge": {"GET": row(PUBLIC, 404)},
     "frontend:login": {
         "GET": row(PUBLIC, 200, but={who: (302, None) for who in WHO if "browser" in who}),
         "POST": row(
