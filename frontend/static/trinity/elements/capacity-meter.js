@@ -5,138 +5,9 @@
  * Shows its attributes (`agent active max queued paused stale as-of version height width count`, each also a
  * property), or with `src` keeps itself up to date. `docs/meter.md` describes it for other pages.
  */
-import { CapacitySocket } from "../state/socket.js";
-import { CapacityStore } from "../state/store.js";
-
-/** More cells than this would be thinner than a pixel; a larger `max` is drawn in proportion. */
-const MOST_CELLS = 64;
-/** What a followed agent shows before its first values. */
-const LIMIT_OF_A_NEW_AGENT = 3;
-const STATES = ["full", "over", "paused", "stale", "unknown"];
-
-const STYLE = `
-:host {
-  --_empty: var(--capacity-meter-empty, #e5e7eb);
-  --_outline: var(--capacity-meter-outline, #85898f);
-  --_low: var(--capacity-meter-low, #15803d);
-  --_medium: var(--capacity-meter-medium, #927400);
-  --_high: var(--capacity-meter-high, #c2410c);
-  --_full: var(--capacity-meter-full, #b91c1c);
-  --_hatch: var(--capacity-meter-hatch, #ffffff);
-  display: inline-flex;
-  align-items: flex-start;
-  gap: var(--capacity-meter-text-gap, 0.5em);
-  vertical-align: middle;
-}
-:host([hidden]) { display: none; }
-@supports (color: light-dark(red, red)) {
-  :host {
-    --_empty: var(--capacity-meter-empty, light-dark(#e5e7eb, #2b313b));
-    --_outline: var(--capacity-meter-outline, light-dark(#85898f, #767d8a));
-    --_low: var(--capacity-meter-low, light-dark(#15803d, #4ade80));
-    --_medium: var(--capacity-meter-medium, light-dark(#927400, #fde047));
-    --_high: var(--capacity-meter-high, light-dark(#c2410c, #fb923c));
-    --_full: var(--capacity-meter-full, light-dark(#b91c1c, #f87171));
-    --_hatch: var(--capacity-meter-hatch, light-dark(#ffffff, #14171c));
-  }
-}
-:host([height="0"]) { align-self: stretch; align-items: stretch; }
-.bar {
-  --_fill: var(--_empty);
-  position: relative;
-  flex: none;
-  display: flex;
-  flex-direction: column-reverse;
-  gap: var(--capacity-meter-gap, 1px);
-  inline-size: var(--capacity-meter-width, var(--_width));
-  block-size: var(--capacity-meter-height, var(--_height));
-  min-block-size: 12px;
-}
-:host([height="0"]) .bar { block-size: auto; }
-.bar[data-level=low] { --_fill: var(--_low); }
-.bar[data-level=medium] { --_fill: var(--_medium); }
-.bar[data-level=high] { --_fill: var(--_high); }
-.bar[data-level=full] { --_fill: var(--_full); }
-.cell {
-  flex: 1;
-  min-block-size: 0;
-  box-sizing: border-box;
-  border: 1px solid var(--_outline);
-  border-radius: var(--capacity-meter-radius, 2px);
-  background-color: var(--_empty);
-  transition: background-color 300ms, border-color 300ms;
-}
-.cell[data-filled] { background-color: var(--_fill); border-color: var(--_fill); }
-.bar[data-dense=very] { gap: 0; }
-.bar[data-dense] .cell { border-block-width: 0; border-radius: 0; }
-.bar[data-level=full] .cell[data-filled] { animation: capacity-pulse 1.2s ease-in-out infinite; }
-.bar[data-unknown] .cell { background-color: transparent; border-style: dashed; }
-.bar[data-stale] .cell[data-filled] { animation: none; }
-.bar[data-stale]::after {
-  content: "";
-  position: absolute;
-  inset: 0;
-  background: repeating-linear-gradient(45deg, transparent 0 2px, var(--_hatch) 2px 4px);
-}
-@keyframes capacity-pulse { 50% { opacity: 0.5; } }
-.text {
-  display: grid;
-  font: var(--capacity-meter-font, inherit);
-  font-variant-numeric: tabular-nums;
-  line-height: 1.25;
-  white-space: nowrap;
-}
-.text:empty { display: none; }
-.count { font-weight: 600; }
-@media (prefers-reduced-motion: reduce) {
-  .cell { transition: none; }
-  .bar[data-level=full] .cell[data-filled] { animation: none; }
-}
-@media (forced-colors: active) {
-  .bar { forced-color-adjust: none; }
-  .cell { background-color: Canvas; border-color: CanvasText; }
-  .cell[data-filled] { background-color: Highlight; border-color: Highlight; }
-  .bar[data-unknown] .cell { border-color: GrayText; }
-  .bar[data-stale]::after { background: repeating-linear-gradient(45deg, transparent 0 2px, CanvasText 2px 3px); }
-}
-`;
-
-/** @type {CSSStyleSheet | undefined} */
-let sheet;
-
-/** One sheet for all meters of a page: constructed, so a strict `style-src` lets it through. */
-function sharedSheet() {
-  if (!sheet) {
-    sheet = new CSSStyleSheet();
-    sheet.replaceSync(STYLE);
-  }
-  return sheet;
-}
-
-/**
- * A whole number ≥ `least` out of anything; `otherwise` where there is none in it.
- * @param {unknown} value @param {number} otherwise @param {number} [least]
- */
-function whole(value, otherwise, least = 0) {
-  if (value === null || value === undefined || typeof value === "symbol" || String(value).trim() === "") return otherwise;
-  const number = Number(value);
-  return Number.isFinite(number) ? Math.max(least, Math.trunc(number)) : otherwise;
-}
-
-/** @param {number} active @param {number} max */
-function levelOf(active, max) {
-  const used = Math.min(active, max) / max;
-  if (used === 0) return "idle";
-  if (used < 0.5) return "low";
-  if (used < 0.8) return "medium";
-  return used < 1 ? "high" : "full";
-}
-
-/** The time of day of an ISO text, in the reader's own zone; "" where it is none. @param {string | null} text */
-function timeOfDay(text) {
-  const at = new Date(text ?? Number.NaN);
-  return Number.isNaN(at.getTime()) ? "" : [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
-}
+import { follow } from "./meter-feed.js";
+import { sharedSheet } from "./meter-style.js";
+import { cellsOf, levelOf, linesOf, sentenceOf, statesOf, whole } from "./meter-values.js";
 
 export class CapacityMeter extends HTMLElement {
   static observedAttributes = ["active", "max", "height", "width", "agent", "queued", "paused", "stale", "as-of", "version", "count", "src"];
@@ -144,10 +15,12 @@ export class CapacityMeter extends HTMLElement {
   #internals = this.attachInternals();
   #bar = document.createElement("div");
   #text = document.createElement("div");
-  /** @type {CapacitySocket | null} */
-  #socket = null;
+  /** @type {{stop: () => void} | null} */
+  #feed = null;
   /** @type {unknown} */
   #ticket;
+  /** @type {unknown} */
+  #token;
   /** Whether the name is ours to change. */
   #named = false;
   #valuesAt = new Date().toISOString();
@@ -168,15 +41,16 @@ export class CapacityMeter extends HTMLElement {
   }
 
   connectedCallback() {
-    for (const name of ["active", "max", "height", "width", "agent", "queued", "paused", "stale", "asOf", "version", "count", "src", "ticket"]) this.#upgrade(name);
+    for (const name of ["active", "max", "height", "width", "agent", "queued", "paused", "stale", "asOf", "version", "count"]) this.#upgrade(name);
+    for (const name of ["src", "token", "ticket"]) this.#upgrade(name);
     this.#told = this.#signature();
     this.#render();
     this.#follow();
   }
 
   disconnectedCallback() {
-    this.#socket?.stop();
-    this.#socket = null;
+    this.#feed?.stop();
+    this.#feed = null;
   }
 
   /** @param {string} name @param {string | null} before @param {string | null} after */
@@ -284,6 +158,15 @@ export class CapacityMeter extends HTMLElement {
     if (this.isConnected) this.#follow();
   }
 
+  /** A bearer token to ask with while no socket can be had, or a function that gets one. Never an attribute either. */
+  get token() {
+    return this.#token;
+  }
+  set token(value) {
+    this.#token = value;
+    if (this.isConnected) this.#follow();
+  }
+
   /**
    * Takes over an agent's whole capacity as the server sends it.
    * @param {Partial<import("../state/store.js").Capacity> | null | undefined} capacity
@@ -313,25 +196,20 @@ export class CapacityMeter extends HTMLElement {
   }
 
   #render() {
-    const { active, max, paused, stale } = this;
-    const unknown = active === null;
-    this.#drawCells(unknown ? 0 : Math.min(active, max), max);
-    this.#bar.dataset.level = unknown ? "unknown" : levelOf(active, max);
-    this.#bar.toggleAttribute("data-unknown", unknown);
+    const { active, max, stale } = this;
+    this.#drawCells();
+    this.#bar.dataset.level = active === null ? "unknown" : levelOf(active, max);
+    this.#bar.toggleAttribute("data-unknown", active === null);
     this.#bar.toggleAttribute("data-stale", stale);
     this.#bar.style.setProperty("--_width", `${this.width}px`);
     this.#bar.style.setProperty("--_height", `${this.height}px`);
-    this.#writeLines(this.#lines());
+    this.#writeLines(linesOf(this));
     this.#describe();
-    const on = { full: !unknown && active >= max, over: !unknown && active > max, paused, stale, unknown };
-    for (const state of STATES) this.#setState(state, on[/** @type {keyof on} */ (state)]);
+    for (const [state, on] of Object.entries(statesOf(this))) this.#setState(state, on);
   }
 
-  /** @param {number} filled @param {number} max */
-  #drawCells(filled, max) {
-    const count = Math.min(max, MOST_CELLS);
-    // In proportion where not every slot has a cell; one taken slot still shows, one free slot too.
-    const lit = count === max ? filled : filled === 0 ? 0 : filled === max ? count : Math.min(count - 1, Math.max(1, Math.round((filled / max) * count)));
+  #drawCells() {
+    const { count, lit } = cellsOf(this.active, this.max);
     while (this.#bar.childElementCount > count) this.#bar.lastElementChild?.remove();
     while (this.#bar.childElementCount < count) this.#bar.append(Object.assign(document.createElement("div"), { className: "cell" }));
     [...this.#bar.children].forEach((cell, index) => {
@@ -340,25 +218,6 @@ export class CapacityMeter extends HTMLElement {
     });
     this.#bar.toggleAttribute("data-dense", count * 4 > this.height && this.height > 0);
     if (count * 2 > this.height && this.height > 0) this.#bar.dataset.dense = "very";
-  }
-
-  /** What stands beside the bar. @returns {[string, string][]} part and text */
-  #lines() {
-    const { active, max, queued } = this;
-    /** @type {[string, string][]} */
-    const lines = [];
-    if (active === null) lines.push(["count", "unknown"]);
-    else if (active > max) lines.push(["count", `${active} of ${max}, over limit`]);
-    else if (this.count) lines.push(["count", `${active}/${max}`]);
-    if (queued > 0) lines.push(["waiting", `+${queued} waiting`]);
-    if (this.paused) lines.push(["paused", "paused"]);
-    if (this.stale) lines.push(["as-of", this.#asOfText()]);
-    return lines;
-  }
-
-  #asOfText() {
-    const time = timeOfDay(this.asOf);
-    return time ? `as of ${time}` : "out of date";
   }
 
   /** @param {[string, string][]} lines */
@@ -382,7 +241,7 @@ export class CapacityMeter extends HTMLElement {
     this.setAttribute("aria-valuemin", "0");
     this.setAttribute("aria-valuemax", String(max));
     this.setAttribute("aria-valuenow", String(Math.min(active, max)));
-    this.setAttribute("aria-valuetext", this.#sentence(`${active} of ${max} slots in use`));
+    this.setAttribute("aria-valuetext", sentenceOf(this));
     this.removeAttribute("aria-description");
     this.#name(this.agent ? `${this.agent} slots` : "Slots");
   }
@@ -391,7 +250,7 @@ export class CapacityMeter extends HTMLElement {
   #describeUnknown() {
     this.setAttribute("role", "img");
     for (const name of ["valuemin", "valuemax", "valuenow", "valuetext"]) this.removeAttribute(`aria-${name}`);
-    const sentence = this.#sentence("slots in use unknown");
+    const sentence = sentenceOf(this);
     this.setAttribute("aria-description", sentence);
     this.#name(this.agent ? `${this.agent}: ${sentence}` : sentence);
   }
@@ -401,17 +260,6 @@ export class CapacityMeter extends HTMLElement {
     if (!this.#named && (this.hasAttribute("aria-label") || this.hasAttribute("aria-labelledby"))) return;
     this.#named = true;
     this.setAttribute("aria-label", text);
-  }
-
-  /** @param {string} start */
-  #sentence(start) {
-    const { active, max, queued } = this;
-    const parts = [start];
-    if (active !== null && active > max) parts.push("over limit");
-    if (queued > 0) parts.push(`${queued} waiting`);
-    if (this.paused) parts.push("paused");
-    if (this.stale) parts.push(this.#asOfText());
-    return parts.join(", ");
   }
 
   /** @param {string} state @param {boolean} on */
@@ -443,38 +291,8 @@ export class CapacityMeter extends HTMLElement {
 
   /** Connects to `src`, where there is one and something to show itself with. */
   #follow() {
-    this.#socket?.stop();
-    this.#socket = null;
-    const base = this.#base();
-    if (!base || !this.agent || this.#ticket === undefined || this.#ticket === null || this.#ticket === "") return;
-    if (!this.hasAttribute("max")) this.max = LIMIT_OF_A_NEW_AGENT;
-    const store = new CapacityStore();
-    store.addEventListener("change", () => this.show(store.get(this.agent)));
-    store.addEventListener("stale", () => {
-      this.asOf = store.asOf.toISOString();
-      this.stale = store.stale;
-    });
-    this.#socket = new CapacitySocket(store, { base, agents: [this.agent], ticket: this.#tickets(this.#ticket) });
-    this.#socket.start();
-  }
-
-  #base() {
-    try {
-      return this.src ? new URL(this.src, location.href) : null;
-    } catch {
-      return null;
-    }
-  }
-
-  /** @param {unknown} ticket @returns {() => any} */
-  #tickets(ticket) {
-    if (typeof ticket === "function") return /** @type {() => any} */ (ticket);
-    let unspent = /** @type {string | null} */ (String(ticket));
-    return () => {
-      const now = unspent;
-      unspent = null;
-      return now;
-    };
+    this.#feed?.stop();
+    this.#feed = follow(this);
   }
 }
 
