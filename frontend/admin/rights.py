@@ -62,7 +62,7 @@ class Served(admin.ModelAdmin):
         """What is no id of a row names no row; Django would fail over it."""
         try:
             for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
-                self.opts.pk.to_python(text)
+                self.opts.pk.run_validators(self.opts.pk.to_python(text))
         except ValidationError:
             self.message_user(request, "Nothing was done: choose rows of the list.", messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
