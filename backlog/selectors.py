@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, F, Min, Q, QuerySet
 from django.db.models.expressions import Exists, OuterRef, Subquery
 from django.db.models.functions import JSONObject, Left, Now
 
@@ -66,6 +66,12 @@ def depths(agent_ids: list[int]) -> dict[int, int]:
     """How many rows each agent has in line; agents with none are left out."""
     rows = Execution.objects.filter(agent_id__in=agent_ids, status=Status.QUEUED).order_by()
     return dict(rows.values_list("agent_id").annotate(queued=Count("*")))
+
+
+def waiting_since(agent_ids: list[int]) -> dict[int, datetime]:
+    """When the row that waits longest was put in each agent's line; agents with none are left out."""
+    rows = Execution.objects.filter(agent_id__in=agent_ids, status=Status.QUEUED).order_by()
+    return dict(rows.values_list("agent_id").annotate(since=Min("queued_at")))
 
 
 def position_of(row: Execution) -> int | None:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from capacity.selectors import Meter
 from fleet import badges
 
+from .levels import level_of
 from .load import load_of
 
 FRESH_SECONDS = 30
@@ -75,17 +76,3 @@ def words(meter: Meter) -> str:
     over = meter.active is not None and meter.active > meter.max
     parts = [used, "over limit" if over else "", f"{meter.queued} waiting" if meter.queued else "", "paused" if meter.paused else ""]
     return " · ".join(part for part in parts if part)
-
-
-def level_of(meter: Meter) -> str:
-    """The level whose colour the meter has."""
-    if meter.active is None:
-        return "unknown"
-    used = min(meter.active, meter.max) / meter.max
-    if used == 0:
-        return "idle"
-    if used < 0.5:
-        return "low"
-    if used < 0.8:
-        return "medium"
-    return "high" if used < 1 else "full"
