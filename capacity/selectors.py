@@ -105,6 +105,11 @@ def limited_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_pau
     """
     if agent.paused or fleet_paused:
         return "paused"
+    return bound_by(agent, ceiling=ceiling, fleet_limit=fleet_limit, fleet_count=fleet_count)
+
+
+def bound_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_count: int) -> str:
+    """`limited_by` as it is but for a pause."""
     if fleet_limit is not None and fleet_count >= fleet_limit:
         return "fleet"
     if ceiling < agent.max_parallel_tasks:

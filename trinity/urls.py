@@ -2,12 +2,14 @@
 
 from django.contrib import admin
 from django.urls import include, path, re_path
+from django.views.generic import RedirectView
 
 from core import api
 from core.urls import both
 from frontend.openapi import DocsView, SchemaView
 
 urlpatterns = [
+    path("admin", RedirectView.as_view(url="/admin/", query_string=True, http_method_names=["get", "head"])),
     path("admin/", admin.site.urls),
     path("", include("core.health")),
     # Before the fleet's: `agents/slots` is no agent's name.

@@ -219,7 +219,8 @@ TABLE: dict[str, dict[str, Row]] = {
     "live:agent-badge": {"GET": row(OWN), "POST": row(OWN, 201, {}), "DELETE": row(OWN, 204)},
     "readyz": {"GET": row(PUBLIC)},
     # -- Pages -----------------------------------------------------------------------------------------------------------
-    "frontend:home": {"GET": row(PUBLIC, 302)},
+    "frontend:dashboard": {"GET": row(PAGE)},
+    "frontend:oldest-wait": {"GET": row(PAGE)},
     # Shown to everybody who has its key; this one is none.
     "frontend:badge": {"GET": row(PUBLIC, 404)},
     "frontend:login": {

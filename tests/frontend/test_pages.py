@@ -41,11 +41,9 @@ def submitted(agent: Agent, **columns: object) -> Execution:
     return Execution.objects.create(agent=agent, agent_name=agent.name, **values)
 
 
-def test_the_root_leads_to_the_agents(client: Client) -> None:
-    assert client.get("/")["Location"] == "/agents/"
-
-
-@pytest.mark.parametrize("path", ["/agents/", "/agents/a/", "/agents/a/work/", "/account/", "/account/changed/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/dashboard/oldest-wait/", "/agents/", "/agents/a/", "/agents/a/work/", "/account/", "/account/changed/"]
+)
 def test_a_stranger_is_sent_to_sign_in_and_back(client: Client, path: str) -> None:
     answer = client.get(path)
     assert (answer.status_code, answer["Location"]) == (302, f"/login/?next={path}")
@@ -54,7 +52,7 @@ def test_a_stranger_is_sent_to_sign_in_and_back(client: Client, path: str) -> No
 def test_signing_in_leads_where_one_wanted_to_go(client: Client, owner: User, valkey: redis.Redis) -> None:
     answer = client.post("/login/", {"username": "olga", "password": "olga-password", "next": "/agents/a/"})
     assert answer["Location"] == "/agents/a/"
-    assert client.post("/login/?next=//elsewhere.example/", {"username": "olga", "password": "olga-password"})["Location"] == "/agents/"
+    assert client.post("/login/?next=//elsewhere.example/", {"username": "olga", "password": "olga-password"})["Location"] == "/"
 
 
 def test_a_wrong_password_is_said_on_the_form(client: Client, owner: User, valkey: redis.Redis) -> None:
@@ -127,7 +125,7 @@ def test_while_the_slot_store_does_not_answer_meters_are_unknown_and_the_page_sa
 ) -> None:
     client = signed_in(owner)
     valkey.flushdb()  # an emptied store answers nothing until it is rebuilt
-    for path in ("/agents/", f"/agents/{agent.name}/"):
+    for path in ("/", "/agents/", f"/agents/{agent.name}/"):
         answer = client.get(path)
         assert answer.status_code == 200
         assert 'active="unknown" max="3"' in answer.text
@@ -193,7 +191,7 @@ def test_what_is_not_yours_answers_like_what_is_not_there(signed_in: SignIn, age
 def test_pages_carry_a_strict_policy_and_nothing_inline(signed_in: SignIn, owner: User, agent: Agent) -> None:
     submitted(agent)
     client = signed_in(owner)
-    for path in ("/login/", "/agents/", f"/agents/{agent.name}/", "/account/", "/nowhere"):
+    for path in ("/login/", "/", "/?view=timeline", "/agents/", f"/agents/{agent.name}/", "/account/", "/nowhere"):
         answer = client.get(path, follow=True)
         assert "script-src 'self'" in answer["Content-Security-Policy"]
         assert "unsafe" not in answer["Content-Security-Policy"]

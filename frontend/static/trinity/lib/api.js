@@ -1,4 +1,5 @@
 // @ts-check
+import { signedOut } from "./session.js";
 
 /** A refusal of the API: `message` is its sentence, `problem` the whole body. */
 export class Refused extends Error {
@@ -15,6 +16,12 @@ function csrfToken() {
   return /** @type {HTMLMetaElement | null} */ (document.querySelector("meta[name=csrf-token]"))?.content ?? "";
 }
 
+/** @type {WeakMap<object, string | null>} */
+const tags = new WeakMap();
+
+/** The `ETag` that came with an answer. @param {object} answer */
+export const tagOf = (answer) => tags.get(answer) ?? null;
+
 /** @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
 async function call(method, path, body, headers = {}) {
   const response = await fetch(path, {
@@ -26,7 +33,9 @@ async function call(method, path, body, headers = {}) {
     throw new Refused(0, { detail: "The server can't be reached. Check the connection and try again." });
   });
   const answer = response.status === 204 ? {} : await response.json().catch(() => ({}));
+  if (response.status === 401) signedOut();
   if (!response.ok) throw new Refused(response.status, answer);
+  tags.set(answer, response.headers.get("ETag"));
   return answer;
 }
 

@@ -8,11 +8,20 @@ import { CapacityStore } from "../state/store.js";
 
 const WORDS = { connecting: "", live: "Live", waiting: "Reconnecting…", polling: "Every 5 seconds", paused: "", refused: "Not live" };
 
+/** @type {CapacityStore | undefined} */
+let ofAll;
+
 /**
- * Starts the page's one connection.
+ * Starts the page's one connection; who follows all agents shares it.
  * @param {{agents?: string[]}} [options] narrows it
  */
 export function follow(options = {}) {
+  if (options.agents) return connect(options);
+  return (ofAll ??= connect(options));
+}
+
+/** @param {{agents?: string[]}} options */
+function connect(options) {
   const store = new CapacityStore();
   const socket = new CapacitySocket(store, { ...options, shown: () => allMeters().map((meter) => meter.agent) });
   store.addEventListener("change", (event) => showChanged(store, /** @type {CustomEvent} */ (event).detail.names));
