@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from backlog import selectors as backlog
 from capacity import selectors as capacity
@@ -19,29 +18,12 @@ class Load:
     known: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlotRow:
-    """One place of an agent's: a free one has no `taken`."""
-
-    number: int
-    taken: capacity.SlotView | None
-
-
 def load_of(agents: Sequence[Agent]) -> Load:
     """The load of the agents; with the slot store out of reach every meter is unknown, never idle."""
     try:
         return Load(meters=capacity.meters(agents), known=True)
     except SlotsUnavailable:
         return Load(meters=_unknown(agents), known=False)
-
-
-def slot_board(agent: Agent, *, limit: int, now: datetime) -> list[SlotRow] | None:
-    """The agent's slots by number, taken and free ones, those above a lowered limit too; None while it can't be told."""
-    try:
-        taken = {view.slot_number: view for view in capacity.slots_of(agent.name, now=now)}
-    except SlotsUnavailable:
-        return None
-    return [SlotRow(number=number, taken=taken.get(number)) for number in sorted({*range(1, limit + 1), *taken})]
 
 
 def _unknown(agents: Sequence[Agent]) -> dict[str, capacity.Meter]:

@@ -20,7 +20,7 @@ def principal_of(request: HttpRequest) -> Principal:
 def readable_agent(principal: Principal, name: str) -> Agent:
     """The agent; one that isn't the reader's to see answers as one that isn't there."""
     try:
-        agents = living_agents().select_related("owner").defer("runtime")
+        agents = living_agents().select_related("owner", "changed_by").defer("runtime")
         return access.agent_for(principal=principal, name=name, verb=access.Verb.READ, queryset=agents)
     except (AgentNotFound, AccessDenied) as error:
         raise Http404 from error

@@ -12,10 +12,7 @@ from django.test import Client, override_settings
 from backlog.models import Execution, Status
 from capacity.manager import CapacityManager
 from core.embedded_store import free_port
-from core.ids import new_token
 from fleet.models import Agent, Share
-from runtime.standing import standing
-from tests.runtime.histories import remember_runs
 
 pytestmark = pytest.mark.django_db
 
@@ -130,55 +127,6 @@ def test_while_the_slot_store_does_not_answer_meters_are_unknown_and_the_page_sa
         assert answer.status_code == 200
         assert 'active="unknown" max="3"' in answer.text
         assert '<p class="notice notice--bad" id="unknown">' in answer.text
-
-
-def test_an_agents_page_shows_its_slots_its_backlog_in_order_and_what_it_ran(
-    signed_in: SignIn, owner: User, agent: Agent, valkey: redis.Redis
-) -> None:
-    first, urgent = submitted(agent, message="first <b>"), submitted(agent, message="urgent", priority=9)
-    done = submitted(agent, message="done", status=Status.FAILED, error="no luck", completed_at="2026-01-02T12:03:05Z")
-    text = signed_in(owner).get(f"/agents/{agent.name}/").text
-    assert text.count("<td>free</td>") == 3
-    assert text.index(str(urgent.id)) < text.index(str(first.id))
-    assert "first &lt;b&gt;" in text
-    assert "no luck" in text
-    assert f'data-cancel="{first.id}"' in text
-    assert f'data-cancel="{done.id}"' not in text
-
-
-def test_an_agents_page_tells_what_each_waits_for_and_by_when_it_should_start(
-    signed_in: SignIn, owner: User, agent: Agent, valkey: redis.Redis
-) -> None:
-    waits = submitted(agent)
-    page = signed_in(owner).get(f"/agents/{agent.name}/").content.decode()
-    assert "<td>slot</td>" in page
-    assert "not known" in page
-    remember_runs(agent, [20.0] * 8)
-    told = standing(Execution.objects.select_related("agent").get(pk=waits.pk))
-    assert told.estimated_start is not None
-    page = signed_in(owner).get(f"/agents/{agent.name}/").content.decode()
-    assert "not known" not in page
-    assert page.count('data-local="moment"') > 0
-
-
-def test_a_running_execution_can_be_cancelled_from_the_page_unless_it_is_being_cancelled(
-    signed_in: SignIn, owner: User, agent: Agent
-) -> None:
-    running = submitted(agent, status=Status.RUNNING, slot_token=new_token(), slot_number=1, started_at="2026-01-02T12:03:05Z")
-    client = signed_in(owner)
-    assert f'data-cancel="{running.id}" data-running' in client.get(f"/agents/{agent.name}/work/").text
-    Execution.objects.filter(pk=running.pk).update(cancel_requested_at="2026-01-02T12:03:06Z")
-    text = client.get(f"/agents/{agent.name}/work/").text
-    assert "cancelling" in text
-    assert "data-cancel" not in text
-
-
-def test_a_guest_sees_cancel_only_beside_what_they_submitted(signed_in: SignIn, agent: Agent, stranger: User) -> None:
-    Share.objects.create(agent=agent, user=stranger)
-    own, other = submitted(agent, submitted_by=stranger), submitted(agent)
-    text = signed_in(stranger).get(f"/agents/{agent.name}/").text
-    assert f'data-cancel="{own.id}"' in text
-    assert f'data-cancel="{other.id}"' not in text
 
 
 @pytest.mark.parametrize("path", ["/agents/{name}/", "/agents/{name}/work/", "/agents/nobody/", "/agents/%00/", "/nowhere"])

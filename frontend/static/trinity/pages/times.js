@@ -20,8 +20,15 @@ function showAge(time) {
   time.textContent = seconds < 10 ? `${Math.max(0, seconds)} s` : duration(seconds * 1000);
 }
 
+/** What is left until then; past it, "now". @param {Element} time */
+function showLeft(time) {
+  const seconds = Math.ceil((Date.parse(time.getAttribute("datetime") ?? "") - Date.now()) / 1000);
+  time.textContent = seconds <= 0 ? "now" : seconds < 10 ? `${seconds} s` : duration(seconds * 1000);
+}
+
 function showAges() {
   document.querySelectorAll("time[data-local=age]").forEach(showAge);
+  document.querySelectorAll("time[data-local=left]").forEach(showLeft);
 }
 
 /** Writes the times inside `root` for their reader. @param {ParentNode} root */
