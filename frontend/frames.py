@@ -1,7 +1,7 @@
-"""The frames of `/ws/capacity/`, as text ready to be sent."""
+"""The frames of the websockets, as text ready to be sent."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,18 +10,30 @@ Value = dict[str, Any]
 Values = Mapping[str, Value | None]
 
 HEARTBEAT = '{"type":"heartbeat"}'
+END = '{"type":"end"}'
 
 
 def snapshot(values: Values) -> str:
     """Everything the reader may see: it replaces all that the client holds."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return _text({"type": "snapshot", "server_time": now, "agents": values})
+    return text_of({"type": "snapshot", "server_time": now, "agents": values})
 
 
 def delta(values: Values) -> str:
     """Whole values of the agents that changed."""
-    return _text({"type": "delta", "agents": values})
+    return text_of({"type": "delta", "agents": values})
 
 
-def _text(frame: Mapping[str, Any]) -> str:
+def entries(encoded: Sequence[str]) -> str:
+    """The next entries of an execution's log, each of them text already."""
+    return f'{{"type":"entries","entries":[{",".join(encoded)}]}}'
+
+
+def execution(state: Mapping[str, Any]) -> str:
+    """An execution as it stands now."""
+    return text_of({"type": "execution", "execution": state})
+
+
+def text_of(frame: Mapping[str, Any]) -> str:
+    """JSON without spaces."""
     return json.dumps(frame, separators=(",", ":"))

@@ -99,18 +99,25 @@ def _union(principals: Sequence[Principal]) -> Iterable[tuple[int, str]]:
 def still_reading(readers: Iterable[Reader]) -> dict[Reader, Names | None]:
     """What each may see now; None for those whose credential is dead: signed out, key revoked, account closed."""
     asked = list(readers)
+    principals = alive(asked)
+    names = names_visible_to(list(dict.fromkeys(principals.values())))
+    return {reader: names[principals[reader]] if reader in principals else None for reader in asked}
+
+
+def alive(readers: Iterable[Reader]) -> dict[Reader, Principal]:
+    """Those whose credentials still hold, with whom they speak for now."""
+    asked = list(readers)
     users = User.objects.in_bulk([reader.principal.user.pk for reader in asked])
     usable = set(keys.usable_keys().filter(pk__in=[r.principal.key.pk for r in asked if r.principal.key]).values_list("pk", flat=True))
     signed_in = _live_sessions([reader.session_key for reader in asked if reader.session_key])
-    alive: dict[Reader, Principal] = {}
+    found: dict[Reader, Principal] = {}
     for reader in asked:
         user, key = users.get(reader.principal.user.pk), reader.principal.key
         known = user is not None and user.is_active and user.get_session_auth_hash() == reader.fingerprint
         if user and known and (key is None or key.pk in usable) and (reader.session_key is None or reader.session_key in signed_in):
             # As the user is now: who is no longer a superuser sees less.
-            alive[reader] = Principal.of_key(key) if key else Principal.of_user(user)
-    names = names_visible_to(list(dict.fromkeys(alive.values())))
-    return {reader: names[alive[reader]] if reader in alive else None for reader in asked}
+            found[reader] = Principal.of_key(key) if key else Principal.of_user(user)
+    return found
 
 
 def _live_sessions(session_keys: list[str]) -> set[str]:

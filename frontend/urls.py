@@ -10,6 +10,8 @@ from .badge import badge
 from .pages.agent import agent, agent_work
 from .pages.agents import agents
 from .pages.dashboard import dashboard, oldest_wait
+from .pages.execution import execution, execution_work
+from .pages.executions import execution_rows, executions
 from .pages.login import LoginPage
 
 app_name = "frontend"
@@ -26,4 +28,8 @@ urlpatterns = [
     *both("agents/", agents, name="agent-list"),
     *both("agents/<str:name>/", agent, name="agent-detail"),
     *both("agents/<str:name>/work/", agent_work, name="agent-work"),
+    *both("executions/", executions, name="execution-list"),
+    *both("executions/rows/", execution_rows, name="execution-rows"),
+    *both("executions/<uuid:execution_id>/", execution, name="execution-detail"),
+    *both("executions/<uuid:execution_id>/work/", execution_work, name="execution-work"),
 ]

@@ -1,6 +1,8 @@
 """Reads of executions for a principal."""
 
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -13,10 +15,23 @@ from fleet.selectors import agents_visible_to
 
 from .errors import ExecutionNotFound
 
+#: The lookup of a text in the message, and how many executions are looked through for it: no index knows it.
+TEXT = "message__icontains"
+LOOKED_THROUGH = 10_000
+
 
 def executions_for(principal: Principal) -> QuerySet[Execution]:
     """The executions of the agents that the principal may see."""
     return _with_agent(Execution.objects.filter(agent__in=agents_visible_to(principal).order_by()))
+
+
+def matching(rows: QuerySet[Execution], lookups: Mapping[str, Any]) -> QuerySet[Execution]:
+    """Those of the rows that match; a text is looked for in the newest of what all other lookups leave."""
+    rest = rows.filter(**{name: value for name, value in lookups.items() if name != TEXT})
+    if TEXT not in lookups:
+        return rest
+    newest = rest.order_by("-created_at", "-id").values("pk")[:LOOKED_THROUGH]
+    return rows.filter(pk__in=newest, **{TEXT: lookups[TEXT]})
 
 
 def executions_of(agent: Agent) -> QuerySet[Execution]:

@@ -36,6 +36,7 @@ urlpatterns = [
     *both("timeline/", timeline.TimelineView.as_view(), name="timeline-list"),
     *both("executions/", executions.ExecutionListView.as_view(), name="execution-list"),
     *both("executions/cancel/", cancelling.CancelManyView.as_view(), name="execution-cancel-many"),
+    *both("executions/retry/", retries.RetryManyView.as_view(), name="execution-retry-many"),
     *both("executions/<uuid:execution_id>/retry/", retries.RetryView.as_view(), name="execution-retry"),
     *both("executions/<uuid:execution_id>/", executions.ExecutionView.as_view(), name="execution-detail"),
     *both("executions/<uuid:execution_id>/events/", logs.EventListView.as_view(), name="event-list"),

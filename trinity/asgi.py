@@ -1,4 +1,4 @@
-"""The web process: HTTP through the bridge, tools through the MCP server, websockets through the relay, one subscription for all."""
+"""The web process: HTTP through the bridge, tools through the MCP server, websockets through the relays, one subscription for all."""
 
 import json
 import os
@@ -25,11 +25,12 @@ from core.subscriber import Subscriber
 from core.threads import Threads
 from core.waiters import Waiters
 from fleet.events import RightsChanged
+from frontend.execution_relay import ExecutionRelay
 from frontend.relay import Relay
 from frontend.routing import websockets
 from gateway.server import McpServer
 from runtime import held
-from runtime.events import ExecutionFinished
+from runtime.events import ExecutionFinished, ExecutionStarted
 
 
 def seen(execution_ids: set[str]) -> None:
@@ -42,21 +43,25 @@ def hear(data: bytes) -> None:
     event = json.loads(data)
     if event["type"] == ExecutionFinished.type:
         waiters.announce(event["execution_id"])
+    if event["type"] in {ExecutionStarted.type, ExecutionFinished.type}:
+        executions.hint(event["execution_id"])
     if event["type"] == RightsChanged.type:
         relay.check_rights()
+        executions.check_rights()
 
 
 def doubt() -> None:
     """The subscription is new: what was said before it is to be looked up."""
     waiters.doubt()
     relay.doubt()
+    executions.doubt()
 
 
 @asynccontextmanager
 async def running() -> AsyncIterator[None]:
     """Everything that lives beside the requests."""
     before_exit(waiters.let_go)
-    async with mcp.running(), in_background(subscriber.run, waiters.poll, relay.run):
+    async with mcp.running(), in_background(subscriber.run, waiters.poll, relay.run, executions.run):
         yield
 
 
@@ -68,6 +73,7 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
 threads = Threads(size=conf.web_threads, name="web")
 waiters = Waiters(threads=threads, finished=held.finished, seen=seen)
 relay = Relay()
+executions = ExecutionRelay()
 bridge = Bridge(wsgi, threads=threads, waiters=waiters, fixed=LIVE)
 mcp = McpServer(threads=threads, waiters=waiters)
 subscriber = Subscriber(url=settings.REDIS_URL, handlers={events.CHANNEL: hear, keys.hints(): relay.hint}, on_return=doubt)
@@ -75,7 +81,7 @@ subscriber = Subscriber(url=settings.REDIS_URL, handlers={events.CHANNEL: hear, 
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": websockets(relay=relay, threads=threads),
+        "websocket": websockets(relay=relay, executions=executions, threads=threads),
         "lifespan": Lifespan(running),
     }
 )

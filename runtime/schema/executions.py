@@ -9,7 +9,7 @@ from backlog.models import Status, Trigger
 from core.api.schema import LIST_PARAMETERS, operation
 
 from ..serializers.controls import NothingIn
-from ..serializers.executions import CancelManyIn, EventOut, ExecutionOut, QueuedOut
+from ..serializers.executions import CancelManyIn, EventOut, ExecutionOut, QueuedOut, RetryManyIn
 from .tasks import RETRY_HEADERS, AcceptedOut
 
 
@@ -51,6 +51,11 @@ _FILTERS = [
     OpenApiParameter("session_id", {"type": "string", "format": "uuid"}),
     OpenApiParameter("since", {"type": "string", "format": "date-time"}, description="Made then or later."),
     OpenApiParameter("until", {"type": "string", "format": "date-time"}, description="Made before."),
+    OpenApiParameter("error_code", str, description="How it failed."),
+    OpenApiParameter(
+        "text", str, description="What the message has in it; sought in the newest 10 000 of what else matches."
+    ),
+    OpenApiParameter("mine", str, enum=["true", "false"], description="`true`: only what the caller has submitted."),
     *LIST_PARAMETERS,
 ]
 _WAIT = OpenApiParameter(
@@ -89,6 +94,15 @@ class CancelledManyOut(serializers.Serializer):
     cancelling = serializers.IntegerField(help_text="Their work is being stopped.")
 
 
+class RetriedManyOut(serializers.Serializer):
+    """What became of those that match."""
+
+    retried = serializers.IntegerField(help_text="Submitted anew.")
+    refused = serializers.IntegerField(help_text="Could not be: the line is full, the session closed, the request no longer valid.")
+    left = serializers.IntegerField(help_text="Not tried yet: call again.")
+
+
+execution_retry_many = operation("execution_retry_many", answers={200: RetriedManyOut}, body=RetryManyIn)
 execution_cancel_many = operation("execution_cancel_many", answers={200: CancelledManyOut}, body=CancelManyIn)
 
 

@@ -137,25 +137,38 @@ class QueuedOut(InLine, serializers.Serializer):
         return row.message[:PREVIEW_CHARACTERS]
 
 
-class CancelManyIn(api.StrictSerializer):
-    """Which executions are to be cancelled: those that every filter names, and one there must be."""
+class ManyIn(api.StrictSerializer):
+    """Which executions are meant: those that every filter names, and one there must be."""
 
     status = api.ListField(
         child=api.ChoiceField(choices=Status.choices), min_length=1, max_length=len(Status.values), required=False,
-        help_text="Any of these; what has ended stays as it is.",
+        help_text="Any of these.",
     )  # fmt: skip
     triggered_by = api.ChoiceField(choices=Trigger.choices, required=False)
     session_id = api.UUIDField(required=False)
     agent = api.CharField(max_length=500, required=False, help_text="The agent's name.")
     since = api.DateTimeField(required=False, help_text="Made then or later.")
     until = api.DateTimeField(required=False, help_text="Made before.")
+    error_code = api.CharField(max_length=32, required=False, help_text="How it failed.")
+    text = api.CharField(max_length=200, required=False, help_text="What the message has in it.")
+    mine = api.BooleanField(required=False, help_text="true: only what the caller has submitted.")
     ids = api.ListField(child=api.UUIDField(), min_length=1, max_length=MOST_IDS, required=False)
+    dry_run = api.BooleanField(required=False, help_text="true: only tell what would be done.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Nobody cancels everything by leaving everything out."""
-        if not attrs:
-            raise serializers.ValidationError(f"At least one of {', '.join(self.fields)} is required", code="required")
+        """Nobody means everything by leaving everything out."""
+        if not attrs.keys() - {"dry_run"}:
+            named = ", ".join(name for name in self.fields if name != "dry_run")
+            raise serializers.ValidationError(f"At least one of {named} is required", code="required")
         return attrs
+
+
+class CancelManyIn(ManyIn):
+    """Which executions are to be cancelled; what has ended stays as it is."""
+
+
+class RetryManyIn(ManyIn):
+    """Which executions are to be done again; what goes on, or was done again before, stays as it is."""
 
 
 class EventOut(serializers.ModelSerializer):

@@ -2,6 +2,7 @@
 
 import itertools
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from fleet import access
 from fleet.principals import Principal
 
 from ..events import ExecutionFinished
-from ..selectors import executions_for
+from ..selectors import executions_for, matching
 from .controls import cancel_as_seen
 from .lines import BATCH
 from .moving_up import start_opened
@@ -43,15 +44,20 @@ class _Seen:
     status: str
 
 
+def cancellable(*, principal: Principal, lookups: dict[str, Any]) -> Cancelled:
+    """What `cancel_matching` would do now: how many wait, and how many hold a slot."""
+    counts = Counter(_unfinished(principal, lookups).order_by().values_list("status", flat=True))
+    return Cancelled(cancelled=counts[Status.QUEUED], cancelling=counts[Status.RUNNING])
+
+
 def cancel_matching(*, principal: Principal, lookups: dict[str, Any]) -> Cancelled:
     """Cancel those of the unfinished executions that match and that the principal may cancel; others are passed over.
 
     What is submitted after the call began stays. A line is gone through from its end, before anything that holds a slot: what
     starts meanwhile is what would have anyway, and no slot that this frees is given to a row that is about to be cancelled.
     """
-    mine = executions_for(principal).filter(access.cancellable_by(principal), **lookups)
     # By one look: a row that moves between two would be in neither.
-    seen = _seen(mine.filter(status__in=(Status.QUEUED, Status.RUNNING)).order_by("agent_id", *_reversed(LINE)))
+    seen = _seen(_unfinished(principal, lookups).order_by("agent_id", *_reversed(LINE)))
     waiting = [one for one in seen if one.status == Status.QUEUED]
     gone = _cancel_waiting(waiting)
     # Those of the line that have started meanwhile are to be cancelled as well, unless only what waits was meant.
@@ -60,6 +66,11 @@ def cancel_matching(*, principal: Principal, lookups: dict[str, Any]) -> Cancell
     for agent_id in dict.fromkeys(one.agent_id for one in waiting if one.id in gone):
         start_opened(partial(manager.withdraw, agent_id=agent_id, lease=None))
     return Cancelled(cancelled=len(gone) + answers.count("cancelled"), cancelling=answers.count("cancelling"))
+
+
+def _unfinished(principal: Principal, lookups: dict[str, Any]) -> QuerySet[Execution]:
+    mine = executions_for(principal).filter(access.cancellable_by(principal), status__in=(Status.QUEUED, Status.RUNNING))
+    return matching(mine, lookups)
 
 
 def _seen(rows: QuerySet[Execution]) -> list[_Seen]:

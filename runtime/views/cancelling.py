@@ -16,8 +16,9 @@ class CancelManyView(api.ApiView):
 
     @schema.execution_cancel_many
     def post(self, request: Request) -> Response:
-        """How many are over now, and how many are being stopped."""
+        """How many are over now, and how many are being stopped; with `dry_run` how many wait and how many run, and all go on."""
         api.strict_query(request)
         asked = CancelManyIn.read(request)
-        done = cancelling.cancel_matching(principal=self.principal, lookups=lookups_of(asked))
+        cancel = cancelling.cancellable if asked.get("dry_run") else cancelling.cancel_matching
+        done = cancel(principal=self.principal, lookups=lookups_of(asked, principal=self.principal))
         return Response({"cancelled": done.cancelled, "cancelling": done.cancelling})

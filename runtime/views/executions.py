@@ -33,7 +33,7 @@ class ExecutionListView(api.ApiView):
     def get(self, request: Request) -> Response:
         """A page of them, newest first."""
         asked = api.strict_query(request, {"agent": api.text(), **FILTERS})
-        return _page(request, selectors.executions_for(self.principal), asked)
+        return _page(request, selectors.executions_for(self.principal), lookups_of(asked, principal=self.principal))
 
 
 class AgentExecutionListView(api.ApiView):
@@ -44,7 +44,7 @@ class AgentExecutionListView(api.ApiView):
         """A page of them, newest first."""
         asked = api.strict_query(request, FILTERS)
         agent = access.agent_for(principal=self.principal, name=name, verb=access.Verb.READ)
-        return _page(request, selectors.executions_of(agent), asked)
+        return _page(request, selectors.executions_of(agent), lookups_of(asked, principal=self.principal))
 
 
 class ExecutionView(api.ApiView):
@@ -108,7 +108,7 @@ class QueueView(api.ApiView):
         )
 
 
-def _page(request: Request, rows: QuerySet[Execution], asked: dict[str, Any]) -> Response:
+def _page(request: Request, rows: QuerySet[Execution], lookups: dict[str, Any]) -> Response:
     pages = api.KeysetPagination()
-    found = pages.paginate_queryset(rows.filter(**lookups_of(asked)), request)
+    found = pages.paginate_queryset(selectors.matching(rows, lookups), request)
     return pages.get_paginated_response(list(ExecutionOut(found, many=True, context={"standings": standings(found)}).data))

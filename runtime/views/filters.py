@@ -7,6 +7,9 @@ from typing import Any
 from backlog.models import Status, Trigger
 from core import api
 from core.api.queries import Reader
+from fleet.principals import Principal
+
+from ..selectors import TEXT
 
 FILTERS: dict[str, Reader] = {
     "status": api.choices(Status.values, repeat=True),
@@ -14,6 +17,9 @@ FILTERS: dict[str, Reader] = {
     "session_id": api.unique_id(),
     "since": api.moment(),
     "until": api.moment(),
+    "error_code": api.text(max_length=32),
+    "text": api.text(max_length=200),
+    "mine": api.choices(["true", "false"]),
     **api.KeysetPagination.parameters,
 }
 _LOOKUPS = {
@@ -22,6 +28,8 @@ _LOOKUPS = {
     "session_id": "session_id",
     "agent": "agent_name",
     "ids": "pk__in",
+    "error_code": "error_code",
+    "text": TEXT,
 }
 #: `since` is part of the span, `until` is not. Compared with the moment just before: SQLite compares moments as text, and one
 #: that it stamped itself has fewer digits than the same one sent.
@@ -29,10 +37,18 @@ _SPAN = {"since": "created_at__gt", "until": "created_at__lte"}
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def lookups_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+def lookups_of(asked: Mapping[str, Any], *, principal: Principal) -> dict[str, Any]:
     """The filters as lookups of execution rows; what is no filter is passed over."""
     plain = {lookup: asked[name] for name, lookup in _LOOKUPS.items() if name in asked}
-    return plain | {lookup: _just_before(asked[name]) for name, lookup in _SPAN.items() if name in asked}
+    mine = _submitted_by(principal) if asked.get("mine") in {True, "true"} else {}
+    return plain | mine | {lookup: _just_before(asked[name]) for name, lookup in _SPAN.items() if name in asked}
+
+
+def _submitted_by(principal: Principal) -> dict[str, Any]:
+    # A person's are those of every credential of theirs, a key's only its own: as where they are cancelled.
+    if principal.is_person or principal.key is None:
+        return {"submitted_by": principal.user.pk}
+    return {"submitted_key": principal.key.pk}
 
 
 def _just_before(moment: datetime) -> datetime:

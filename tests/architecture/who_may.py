@@ -193,6 +193,7 @@ TABLE: dict[str, dict[str, Row]] = {
     "runtime:event-list": {"GET": row(READ)},
     "runtime:execution-cancel": {"POST": row(CANCEL, 200, {})},
     "runtime:execution-cancel-many": {"POST": row(SIGNED_IN, 200, {"status": ["queued"]})},
+    "runtime:execution-retry-many": {"POST": row(SIGNED_IN, 200, {"status": ["failed"]})},
     "runtime:execution-retry": {"POST": row(SUBMIT, 202, {}, at=lambda cast: {"execution_id": cast.ended.pk})},
     "runtime:agent-execution-list": {"GET": row(READ)},
     "runtime:agent-execution-detail": {"GET": row(READ)},
@@ -243,5 +244,9 @@ TABLE: dict[str, dict[str, Row]] = {
     },
     "frontend:agent-list": {"GET": row(PAGE)},
     "frontend:agent-detail": {"GET": row(AGENT_PAGE)},
+    "frontend:execution-list": {"GET": row(PAGE)},
+    "frontend:execution-rows": {"GET": row(PAGE)},
+    "frontend:execution-detail": {"GET": row(AGENT_PAGE)},
+    "frontend:execution-work": {"GET": row(AGENT_PAGE)},
     "frontend:agent-work": {"GET": row(AGENT_PAGE)},
 }

@@ -12,6 +12,8 @@ from backlog.models import Execution, Status
 from fleet.models import Session, Share
 from tests.runtime.histories import begin
 
+FILTERS = "status, triggered_by, session_id, agent, since, until, error_code, text, mine, ids"
+
 
 @pytest.fixture
 def cancel(api: Any, owner: Any) -> Callable[..., Any]:
@@ -113,7 +115,7 @@ def test_whoever_lost_access_cancels_nothing_there(post_task, cancel, agent, str
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        ({}, "At least one of status, triggered_by, session_id, agent, since, until, ids is required"),
+        ({}, f"At least one of {FILTERS} is required"),
         ({"status": []}, "status must be a list of 1 to 5 entries"),
         ({"status": "queued"}, "status must be a list of 1 to 5 entries"),
         ({"status": ["gone"]}, "every entry of status must be one of queued, running, success, failed, cancelled"),
@@ -123,7 +125,7 @@ def test_whoever_lost_access_cancels_nothing_there(post_task, cancel, agent, str
         ({"ids": []}, "ids must be a list of 1 to 200 entries"),
         ({"ids": ["x"]}, "every entry of ids must be a UUID"),
         ({"agent": "a\0b"}, "Text must not contain NUL characters"),
-        ({"limit": 5}, "Unknown field 'limit'; the valid fields are status, triggered_by, session_id, agent, since, until, ids"),
+        ({"limit": 5}, f"Unknown field 'limit'; the valid fields are {FILTERS}, dry_run"),
     ],
 )
 def test_a_wrong_body_cancels_nothing_and_is_named(post_task, cancel, agent, body, detail):
@@ -158,3 +160,23 @@ def test_a_long_line_is_cancelled_whole(post_task, cancel, make_agent):
     )
     assert cancel(status=["queued"]).json() == {"cancelled": 450, "cancelling": 0}
     assert statuses() == {"cancelled": 450, "running": 1}
+
+
+def test_a_dry_run_tells_how_many_wait_and_how_many_run_and_all_go_on(post_task, cancel, make_agent):
+    agent = make_agent(limit=2)
+    begin(post_task(to=agent), seconds_ago=1)
+    for _ in range(3):
+        post_task(to=agent)
+    assert cancel(agent=agent.name, dry_run=True).json() == {"cancelled": 2, "cancelling": 2}
+    assert statuses() == {"queued": 2, "running": 2}
+    assert cancel(dry_run=True).status_code == 400
+
+
+def test_text_and_whose_it_is_narrow_it_too(post_task, cancel, owner, stranger, make_agent):
+    agent = make_agent(limit=1)
+    Share.objects.create(agent=agent, user=stranger)
+    post_task("one", to=agent)
+    post_task("Two", to=agent)
+    post_task("two", to=agent, by=stranger)
+    assert cancel(text="two", mine=True).json() == {"cancelled": 1, "cancelling": 0}
+    assert cancel(error_code="timeout").json() == {"cancelled": 0, "cancelling": 0}
