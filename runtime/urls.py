@@ -2,7 +2,22 @@
 
 from core.urls import both
 
-from .views import agents, cancelling, capacity, chat, controls, executions, internal, logs, public, retries, schedules, tasks, timeline
+from .views import (
+    agents,
+    cancelling,
+    capacity,
+    chat,
+    controls,
+    executions,
+    internal,
+    logs,
+    public,
+    retries,
+    schedules,
+    tasks,
+    timeline,
+    what_if,
+)
 
 app_name = "runtime"
 urlpatterns = [
@@ -20,6 +35,7 @@ urlpatterns = [
     *both("fleet/resume/", controls.FleetResumeView.as_view(), name="fleet-resume"),
     *both("agents/<str:name>/task", tasks.TaskView.as_view(), name="task-submit"),
     *both("agents/<str:name>/chat", chat.ChatView.as_view(), name="chat-turn"),
+    *both("agents/<str:name>/what-if", what_if.WhatIfView.as_view(), name="agent-what-if"),
     *both("agents/<str:name>/queue/", executions.QueueView.as_view(), name="queue-detail"),
     *both("agents/<str:name>/executions/", executions.AgentExecutionListView.as_view(), name="agent-execution-list"),
     *both("agents/<str:name>/executions/<uuid:execution_id>/", executions.AgentExecutionView.as_view(), name="agent-execution-detail"),
