@@ -6,7 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from frontend.terminal import Row, _bar
 from tests.stack import ROOT, Stack
 
 MakeAgent = Callable[..., Agent]
+Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -113,18 +114,29 @@ def test_the_bar_shows_a_taken_slot_and_a_free_one(active: int | None, limit: in
 
 
 # -- As a process ----------------------------------------------------------------------------------------------------
-def started(stack: Stack, *arguments: str, stdout: int) -> subprocess.Popen[bytes]:
-    """The command as an operator starts it."""
-    argv = tethered([sys.executable, "manage.py", "slots", *arguments])
-    return subprocess.Popen(argv, cwd=ROOT, env=stack.env | {"TERM": "xterm", "COLUMNS": "120"}, stdin=subprocess.DEVNULL, stdout=stdout)
+@pytest.fixture
+def start(stack: Stack) -> Iterator[Start]:
+    """Starts the command as an operator does; it ends with the test."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def started(*arguments: str, stdout: int) -> subprocess.Popen[bytes]:
+        argv = tethered([sys.executable, "manage.py", "slots", *arguments])
+        env = stack.env | {"TERM": "xterm", "COLUMNS": "120"}
+        running.append(subprocess.Popen(argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stdout))
+        return running[-1]
+
+    yield started
+    for process in running:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.flows
-def test_watching_follows_the_fleet_until_it_is_interrupted(stack: Stack, tmp_path: Path, until: Callable[..., Any]) -> None:
+def test_watching_follows_the_fleet_until_it_is_interrupted(stack: Stack, start: Start, tmp_path: Path, until: Callable[..., Any]) -> None:
     agent = stack.make_agent(runtime={"kind": "command", "argv": ["sleep", "60"]}, limit=2)
     out = tmp_path / "lines"
     with out.open("wb") as file:
-        watching = started(stack, "--watch", "--json", "--agent", agent, stdout=file.fileno())
+        watching = start("--watch", "--json", "--agent", agent, stdout=file.fileno())
 
     def last_active() -> int | None:
         lines = out.read_text().splitlines()
@@ -132,19 +144,20 @@ def test_watching_follows_the_fleet_until_it_is_interrupted(stack: Stack, tmp_pa
         return json.loads(lines[-1])["agents"][agent]["active"] if lines else None
 
     until(lambda: last_active() == 0, 60)
-    ran = stack.api().post(f"/api/agents/{agent}/task", json={"message": "x", "async_mode": True}).json()["execution_id"]
+    api = stack.api(stack.superuser_key)
+    submitted = api.post(f"/api/agents/{agent}/task", json={"message": "x", "async_mode": True})
     until(lambda: last_active() == 1, 60)
-    stack.api().post(f"/api/executions/{ran}/cancel/")
+    api.post(f"/api/executions/{submitted.json()['execution_id']}/cancel/")
     until(lambda: last_active() == 0, 60)
     watching.send_signal(signal.SIGINT)
     assert watching.wait(20) == 0
 
 
 @pytest.mark.flows
-def test_on_a_terminal_the_table_is_drawn_again_and_again(stack: Stack, until: Callable[..., Any]) -> None:
+def test_on_a_terminal_the_table_is_drawn_again_and_again(stack: Stack, start: Start, until: Callable[..., Any]) -> None:
     agent = stack.make_agent(runtime={"kind": "command", "argv": ["cat"]}, limit=2)
     ours, theirs = pty.openpty()
-    watching = started(stack, "--watch", "--agent", agent, stdout=theirs)
+    watching = start("--watch", "--agent", agent, stdout=theirs)
     os.close(theirs)
     os.set_blocking(ours, False)
     drawn = b""
@@ -159,6 +172,7 @@ def test_on_a_terminal_the_table_is_drawn_again_and_again(stack: Stack, until: C
 
     until(lambda: times() >= 2, 60)
     watching.send_signal(signal.SIGTERM)
-    assert watching.wait(20) == 143
+    assert watching.wait(20) == 128 + signal.SIGTERM
+    times()
     os.close(ours)
-    assert b"\x1b[?25l" in drawn  # it hid the cursor …
+    assert drawn.count(b"\x1b[?25l") == drawn.count(b"\x1b[?25h") == 1, "the cursor is hidden and given back"
