@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BigIntegerField, F, Func, QuerySet
+from django.db.models.sql.compiler import SQLCompiler
 
 from .forecast import FIRST_GUESS_SECONDS
 from .models import Execution, Status, Trigger
@@ -15,24 +17,45 @@ from .what_if import Arrival, History, Span
 
 #: Rows from before the window that waited or ran when it began.
 MOST_CARRIED = 10_000
-_UNIT = timedelta(microseconds=1)
-_COLUMNS = ("queued_at", "granted_at", "completed_at", "status", "error_code", "front", "priority", "session_id", "triggered_by", "seen_at")
+_UNIT = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RAN = (Status.SUCCESS, Status.FAILED)
 
 
-class _Row(NamedTuple):
-    """What is read of a row."""
+class _Milliseconds(Func):
+    """A moment as milliseconds since 1970: making a `datetime` of each would take longer than the replay."""
 
-    queued_at: datetime
-    granted_at: datetime | None
-    completed_at: datetime | None
+    output_field = BigIntegerField()
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any) -> Any:
+        # SQLite itself counts in whole milliseconds of the Julian day.
+        template = "CAST(ROUND((julianday(%(expressions)s) - 2440587.5) * 86400000.0) AS INTEGER)"
+        return self.as_sql(compiler, connection, template=template, **extra)
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any) -> Any:
+        return self.as_sql(compiler, connection, template="ROUND(EXTRACT(EPOCH FROM %(expressions)s) * 1000)::bigint", **extra)
+
+
+_COLUMNS = (
+    *(_Milliseconds(F(moment)) for moment in ("queued_at", "granted_at", "completed_at")),
+    *("status", "error_code", "front", "priority", "session_id", "triggered_by"),
+    _Milliseconds(F("seen_at")),
+)
+
+
+class _Row(NamedTuple):
+    """What is read of a row; moments in milliseconds since 1970."""
+
+    queued: int
+    granted: int | None
+    completed: int | None
     status: str
     error_code: str
     front: bool
     priority: int
     session_id: Any
     triggered_by: str
-    seen_at: datetime | None
+    seen: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +67,14 @@ class About:
     #: There were more rows in the window than were read; it begins at the oldest of the newest.
     truncated: bool
     arrivals: int
-    #: Microseconds, assumed for the `assumed` arrivals that have not run, or not to their end.
+    #: Milliseconds, assumed for the `assumed` arrivals that have not run, or not to their end.
     typical_run: int
     assumed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """A window of an agent's past; times in `history` and `spans` are whole microseconds since it began."""
+    """A window of an agent's past; times in `history` and `spans` are whole milliseconds since it began."""
 
     history: History
     #: What really happened, of the same arrivals.
@@ -68,11 +91,11 @@ def past_of(agent_id: int, *, window: timedelta, most: int, expiry: timedelta) -
     if truncated := len(read) > most:
         read.pop()
         # Just before: SQLite compares moments as text, and one that it stamped has fewer digits than the same one sent.
-        since = min(row.queued_at for row in read) - _UNIT
-    rows = sorted([*_carried(agent_id, since), *reversed(read)], key=lambda row: row.queued_at)
+        since = _EPOCH + (min(row.queued for row in read) - 1) * _UNIT
+    rows = sorted([*_carried(agent_id, since), *reversed(read)], key=lambda row: row.queued)
     typical = _typical(rows)
-    end, patience = (until - since) // _UNIT, expiry // _UNIT
-    spans = [Span(_after(row.queued_at, since), _maybe(row.granted_at, since), _maybe(row.completed_at, since)) for row in rows]
+    begun, end, patience = (since - _EPOCH) // _UNIT, (until - since) // _UNIT, expiry // _UNIT
+    spans = [Span(row.queued - begun, _after(row.granted, begun), _after(row.completed, begun)) for row in rows]
     played = [_arrival(row, span, typical=typical, until=end, patience=patience) for row, span in zip(rows, spans, strict=True)]
     return Past(
         history=History(arrivals=played, since=0, until=end),
@@ -108,7 +131,7 @@ def _arrival(row: _Row, span: Span, *, typical: int, until: int, patience: int) 
         session=row.session_id,
         holds=in_slot,
         never_waits=row.triggered_by == Trigger.PUBLIC,
-        attended=row.seen_at is not None,
+        attended=row.seen is not None,
     )
 
 
@@ -121,21 +144,17 @@ def _held(row: _Row, span: Span, *, typical: int, until: int) -> float:
 
 def _is_known(row: _Row) -> bool:
     """Whether it is known for how long it holds a slot."""
-    if row.granted_at is not None:
-        return row.completed_at is not None
+    if row.granted is not None:
+        return row.completed is not None
     # One that failed at its turn (its caller had lost access, say) would have failed at any turn.
     return row.status == Status.FAILED and row.error_code != "expired"
 
 
 def _typical(rows: Iterable[_Row]) -> int:
     """The median run."""
-    runs = [(row.completed_at - row.granted_at) // _UNIT for row in rows if row.granted_at and row.completed_at and row.status in _RAN]
+    runs = [row.completed - row.granted for row in rows if row.granted and row.completed and row.status in _RAN]
     return int(median(runs)) if runs else timedelta(seconds=FIRST_GUESS_SECONDS) // _UNIT
 
 
-def _after(moment: datetime, since: datetime) -> int:
-    return (moment - since) // _UNIT
-
-
-def _maybe(moment: datetime | None, since: datetime) -> int | None:
-    return None if moment is None else _after(moment, since)
+def _after(moment: int | None, begun: int) -> int | None:
+    return None if moment is None else moment - begun

@@ -47,7 +47,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The window as it was, and `{limit: Figures}` as it would have been; their times are microseconds."""
+    """The window as it was, and `{limit: Figures}` as it would have been; their times are milliseconds."""
 
     about: About
     actual: Figures

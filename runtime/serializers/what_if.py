@@ -10,9 +10,9 @@ from backlog.what_if import Figures
 from ..what_if import Answer, Window
 
 
-def seconds(microseconds: float | None) -> float | None:
-    """In seconds, to the millisecond."""
-    return None if microseconds is None else round(microseconds / 1_000_000, 3)
+def seconds(milliseconds: float | None) -> float | None:
+    """In seconds."""
+    return None if milliseconds is None else round(milliseconds / 1000, 3)
 
 
 class FiguresOut(serializers.Serializer):
