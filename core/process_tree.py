@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, TextIO, cast
 
+from .logs import legible
 from .tether import tethered
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
@@ -180,12 +181,18 @@ class ProcessTree:
             except OSError:
                 self._terminal = None
 
+    def _show(self, line: str, *, name: str) -> None:
+        """What a child said; a person at a terminal gets log lines as text."""
+        at_terminal = self._terminal is not None and self._terminal.isatty()
+        for part in legible(line) if at_terminal else [line]:
+            self.say(part, name=name)
+
     # -- One child ---------------------------------------------------------------------------------------------------
     def _adopt(self, program: Program, *, once: bool) -> _Child:
         said: list[str] = []
         log = _Log(
             path=None if program.private else self._log_dir / f"{program.name}.log",
-            show=said.append if program.private else partial(self.say, name=program.name),
+            show=said.append if program.private else partial(self._show, name=program.name),
         )
         child = _Child(program=program, log=log, said=said, once=once)
         self._children.append(child)

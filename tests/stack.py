@@ -126,6 +126,8 @@ class Stack:
         self.ports = [free_port() for _ in range(webs)]
         self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
         self.url = self.urls[0]
+        #: Pages of another server at this port may read the API.
+        self.other_port = free_port()
         self._database = _Database(
             directory, server=os.environ.get("TEST_DATABASE_URL", "") if database_server is None else database_server
         )
@@ -285,6 +287,7 @@ class Stack:
             "DJANGO_SETTINGS_MODULE": "trinity.settings",
             "PYTHONUNBUFFERED": "1",
             "REDIS_URL": self._store.url,
+            "TRINITY_CORS_ORIGINS": f"http://127.0.0.1:{self.other_port}",
             "TRINITY_DATA_DIR": str(self.directory),
         }
         return inherited | own | self._database.env | CLOCKS | self._extra
