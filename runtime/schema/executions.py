@@ -52,9 +52,7 @@ _FILTERS = [
     OpenApiParameter("since", {"type": "string", "format": "date-time"}, description="Made then or later."),
     OpenApiParameter("until", {"type": "string", "format": "date-time"}, description="Made before."),
     OpenApiParameter("error_code", str, description="How it failed."),
-    OpenApiParameter(
-        "text", str, description="What the message has in it; sought in the newest 10 000 of what else matches."
-    ),
+    OpenApiParameter("text", str, description="What the message has in it; sought in the newest 10 000 of what else matches."),
     OpenApiParameter("mine", str, enum=["true", "false"], description="`true`: only what the caller has submitted."),
     *LIST_PARAMETERS,
 ]
