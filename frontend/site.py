@@ -44,7 +44,7 @@ class Site(AdminSite):
         """With the guide."""
         return [path("guide/", self.admin_view(self.guide), name="guide"), *super().get_urls()]
 
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """How the reader's agents are doing, and what there is to use."""
         return super().index(request, {"tiles": front.tiles_of(request.user), **(extra_context or {})})  # type: ignore[arg-type]  # signed in
 

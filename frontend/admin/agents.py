@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.contrib.admin import RelatedOnlyFieldListFilter, ShowFacets
+from django.contrib.admin import RelatedOnlyFieldListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
 from django.db.models import QuerySet
@@ -60,7 +60,6 @@ class AgentAdmin(AgentActions):
     show_full_result_count = False
     search_fields = ("name", "description", "owner__username")
     search_help_text = "A name, a word of the description, or an owner."
-    show_facets = ShowFacets.NEVER
 
     class Media:
         js: ClassVar = [Script("trinity/pages/admin.js", type="module")]
@@ -138,11 +137,24 @@ class AgentAdmin(AgentActions):
         agent.meter = load_of([agent]).meters.get(agent.name)  # type: ignore[attr-defined]  # as on the rows of the list
         return _meter(agent, height=48, width=12, bare=False)
 
-    @admin.display(description="temporary limit", empty_value="no")
-    def override(self, agent: Agent) -> str | None:
+    @admin.display(description="owner")
+    def owned_by(self, agent: Agent) -> str:
+        """A name; Django would link it to a page that is for superusers alone."""
+        return agent.owner.get_username()
+
+    @admin.display(description="last change of settings")
+    def changed(self, agent: Agent) -> str:
+        """When, and by whom."""
+        if agent.changed_at is None:
+            return "none yet"
+        by = "" if agent.changed_by is None else f" by {agent.changed_by.get_username()}"
+        return date_format(localtime(agent.changed_at), "DATETIME_FORMAT") + by
+
+    @admin.display(description="temporary limit")
+    def override(self, agent: Agent) -> str:
         """Until when the limit holds, and which one returns then."""
         if agent.override_until is None:
-            return None
+            return "no"
         until = date_format(localtime(agent.override_until), "DATETIME_FORMAT")
         return f"until {until}, then {agent.base_max_parallel_tasks} again; a limit typed here is the lasting one"
 
@@ -156,8 +168,8 @@ class AgentAdmin(AgentActions):
         if obj is None:
             return [(None, {"fields": ["name", "description", "runtime", *NAMES]})]
         return [
-            (None, {"fields": ["name", "owner", "description", "big_meter", "paused_shown", "shared_with"]}),
-            ("Capacity", {"fields": [*NAMES, "override", "changed_by", "changed_at", "seen_version"]}),
+            (None, {"fields": ["name", "owned_by", "description", "big_meter", "paused_shown", "shared_with"]}),
+            ("Capacity", {"fields": [*NAMES, "override", "changed", "seen_version"]}),
             ("Runtime", {"fields": ["runtime_shown"]}),
         ]
 
@@ -165,8 +177,7 @@ class AgentAdmin(AgentActions):
         """Of an old agent all but the limits."""
         if obj is None:
             return ()
-        shown_only = ("big_meter", "paused_shown", "shared_with", "override", "changed_by", "changed_at", "runtime_shown")
-        return ("name", "owner", "description", *shown_only)
+        return ("name", "owned_by", "description", "big_meter", "paused_shown", "shared_with", "override", "changed", "runtime_shown")
 
     # -- What is changed
     def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> type[ModelForm]:

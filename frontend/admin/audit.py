@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin import ShowFacets
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 
 from fleet.models import AuditEntry
 
@@ -41,24 +42,33 @@ class ActionFilter(admin.SimpleListFilter):
 class AuditEntryAdmin(ReadOnly):
     """The entries of an owner's agents; a superuser's all, the fleet's among them."""
 
-    list_display = ("at", "actor_name", "done", "about", "change")
+    list_display = ("when", "who", "done", "about", "change")
     list_filter = (ActionFilter, AboutFilter, ChangedFilter)
     list_select_related = ("agent",)
     list_per_page = 100
     show_full_result_count = False
-    show_facets = ShowFacets.NEVER
     paginator = BoundedPaginator
     change_list_template = "admin/bounded_list.html"
     ordering = ("-at", "-id")
     sortable_by = ()
     search_fields = ("actor_name", "action", "agent__name")
     search_help_text = "A person, a word of what was done, or an agent's name."
-    fields = ("at", "actor_name", "done", "about", "from_value", "to_value")
+    fields = ("when", "who", "done", "about", "from_value", "to_value")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AuditEntry]:
         """Those of the user's own living agents; all for a superuser."""
         entries = super().get_queryset(request).defer("agent__runtime")
         return entries if request.user.is_superuser else entries.filter(agent__owner=request.user.pk, agent__deleted_at=None)
+
+    @admin.display(description="when")
+    def when(self, entry: AuditEntry) -> str:
+        """To the second."""
+        return date_format(localtime(entry.at), "Y-m-d H:i:s")
+
+    @admin.display(description="who")
+    def who(self, entry: AuditEntry) -> str:
+        """By the name of then."""
+        return entry.actor_name
 
     @admin.display(description="change")
     def done(self, entry: AuditEntry) -> str:

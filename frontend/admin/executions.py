@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
-from django.contrib.admin import ShowFacets
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Substr
@@ -23,12 +22,12 @@ from core.errors import TrinityError
 from runtime.services import cancelling, retries
 
 from .confirming import Line, Question, ask, chosen, is_confirmed, tell
-from .filters import OwnAgentFilter, SubmittedFilter
+from .filters import OwnAgentFilter, SourceFilter, SubmittedFilter
 from .paging import BoundedPaginator
 from .rights import ReadOnly, principal_of
 
 #: Characters of a message in the list, of a text on the page of one.
-PREVIEW, SHOWN = 120, 10_000
+PREVIEW, SHOWN = 100, 10_000
 #: Events on the page of one; the newest.
 SHOWN_EVENTS = 100
 #: Rows that a search for words looks through, the newest; and rows of one action: a page of the list.
@@ -48,12 +47,11 @@ class ExecutionList(ChangeList):
 class ExecutionAdmin(ReadOnly):
     """Those of an owner's agents; a superuser's all."""
 
-    list_display = ("state", "agent_name", "begins", "by", "created_at", "waited", "ran", "cost")
-    list_display_links = ("state", "begins")
-    list_filter = ("status", OwnAgentFilter, "source_kind", "triggered_by", SubmittedFilter)
+    list_display = ("state", "agent_name", "begins", "by", "submitted", "waited", "ran", "cost")
+    list_display_links = ("begins",)
+    list_filter = ("status", OwnAgentFilter, SourceFilter, SubmittedFilter)
     list_per_page = MOST
     show_full_result_count = False
-    show_facets = ShowFacets.NEVER
     paginator = BoundedPaginator
     change_list_template = "admin/bounded_list.html"
     #: By the one order that an index keeps.
@@ -64,7 +62,7 @@ class ExecutionAdmin(ReadOnly):
     actions = ("cancel", "retry")
     fieldsets: ClassVar = [
         (None, {"fields": ("state", "agent_link", "message_shown", "by", "triggered_by", "priority", "session", "again")}),
-        ("Course", {"fields": ("created_at", "waited", "slot_number", "started_at", "ran", "completed_at", "timeout_seconds")}),
+        ("Course", {"fields": ("submitted", "waited", "slot_number", "started_at", "ran", "completed_at", "timeout_seconds")}),
         ("Result", {"fields": ("response_shown", "error_shown", "cost", "tokens")}),
         ("Events", {"fields": ("log",)}),
     ]
@@ -93,7 +91,7 @@ class ExecutionAdmin(ReadOnly):
 
     def view_on_site(self, execution: Execution) -> str:
         """Its own page."""
-        return f"/executions/{execution.pk}/"
+        return reverse("frontend:execution-detail", args=[execution.pk])
 
     # -- Columns
     @admin.display(description="status")
@@ -115,20 +113,25 @@ class ExecutionAdmin(ReadOnly):
         """Whoever submitted it."""
         return row.source_name if row.source_kind == "user" else f"{row.source_kind} {row.source_name}".strip()
 
+    @admin.display(description="submitted")
+    def submitted(self, row: Execution) -> str:
+        """When."""
+        return _moment(row.created_at)
+
     @admin.display(description="waited")
     def waited(self, row: Execution) -> str:
         """From its place in line to its start, or until now."""
         return _span(row.queued_at, row.started_at or row.completed_at or timezone.now())
 
-    @admin.display(description="ran", empty_value="")
-    def ran(self, row: Execution) -> str | None:
+    @admin.display(description="ran")
+    def ran(self, row: Execution) -> str:
         """From its start to its end, or until now."""
-        return None if row.started_at is None else _span(row.started_at, row.completed_at or timezone.now())
+        return "" if row.started_at is None else _span(row.started_at, row.completed_at or timezone.now())
 
-    @admin.display(description="cost", empty_value="")
-    def cost(self, row: Execution) -> str | None:
+    @admin.display(description="cost")
+    def cost(self, row: Execution) -> str:
         """US dollars."""
-        return None if row.cost_usd is None else f"${row.cost_usd:.4f}"
+        return "" if row.cost_usd is None else f"${row.cost_usd:.4f}"
 
     # -- The page of one
     @admin.display(description="agent")
@@ -143,29 +146,28 @@ class ExecutionAdmin(ReadOnly):
         """As it was sent."""
         return _text(row.message)
 
-    @admin.display(description="response", empty_value="none")
-    def response_shown(self, row: Execution) -> SafeString | None:
+    @admin.display(description="response")
+    def response_shown(self, row: Execution) -> str | SafeString:
         """As it came."""
-        return None if row.response is None else _text(row.response)
+        return "none" if row.response is None else _text(row.response)
 
-    @admin.display(description="error", empty_value="none")
-    def error_shown(self, row: Execution) -> SafeString | None:
+    @admin.display(description="error")
+    def error_shown(self, row: Execution) -> str | SafeString:
         """Code and words."""
-        return _text(f"{row.error_code}: {row.error}" if row.error else row.error_code) if row.error_code else None
+        return _text(f"{row.error_code}: {row.error}" if row.error else row.error_code) if row.error_code else "none"
 
-    @admin.display(description="tokens", empty_value="")
-    def tokens(self, row: Execution) -> str | None:
+    @admin.display(description="tokens")
+    def tokens(self, row: Execution) -> str:
         """In and out."""
-        return (
-            None if row.input_tokens is None and row.output_tokens is None else f"{row.input_tokens or 0} in, {row.output_tokens or 0} out"
-        )
+        known = row.input_tokens is not None or row.output_tokens is not None
+        return f"{row.input_tokens or 0} in, {row.output_tokens or 0} out" if known else ""
 
-    @admin.display(description="again", empty_value="no")
-    def again(self, row: Execution) -> SafeString | None:
+    @admin.display(description="retries")
+    def again(self, row: Execution) -> str | SafeString:
         """Which one it does again, and which ones do it again."""
         former = [] if row.retry_of_id is None else [("Retry of", _page(row.retry_of_id), row.retry_of_id)]
         later = [("Retried as", _page(pk), pk) for pk in row.retries.order_by("created_at", "id").values_list("pk", flat=True)[:20]]
-        return format_html_join(SafeString("<br>"), '{} <a href="{}">{}</a>', [*former, *later]) or None
+        return format_html_join(SafeString("<br>"), '{} <a href="{}">{}</a>', [*former, *later]) or "none"
 
     @admin.display(description="log")
     def log(self, row: Execution) -> SafeString:

@@ -61,6 +61,22 @@ class AboutFilter(OwnAgentFilter):
         return queryset.filter(agent=None) if self.value() == "fleet" else super().queryset(request, queryset)
 
 
+class SourceFilter(admin.SimpleListFilter):
+    """By what kind of caller submitted it; Django's own filter would look for the kinds in every row."""
+
+    title = "source"
+    parameter_name = "source"
+    kinds = ("user", "agent", "system", "public")
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The kinds."""
+        return [(kind, kind.capitalize()) for kind in self.kinds]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Execution]) -> QuerySet[Execution] | None:
+        """Its rows."""
+        return None if self.value() is None else queryset.filter(source_kind=self.value())
+
+
 class SinceFilter(admin.SimpleListFilter):
     """By how long ago; `column` is when."""
 
@@ -116,15 +132,17 @@ class LoadFilter(admin.SimpleListFilter):
             case "lost":
                 return queryset.filter(Exists(mine.filter(slot_token__isnull=False, status__in=TERMINAL)))
             case "full":
-                return _counted(queryset).filter(held__gte=F("bound"))
+                return _held_above_limit(queryset, slack=1)
             case "over":
-                return _counted(queryset).filter(held__gt=F("bound"))
+                return _held_above_limit(queryset, slack=0)
             case _:
                 raise IncorrectLookupParameters
 
 
-def _counted(agents: QuerySet[Agent]) -> QuerySet[Agent]:
+def _held_above_limit(agents: QuerySet[Agent], *, slack: int) -> QuerySet[Agent]:
+    """Those that hold more slots, with `slack` counted in, than they may."""
     held = Execution.objects.filter(agent=OuterRef("pk"), slot_token__isnull=False).order_by().values("agent").annotate(n=Count("*"))
     return agents.annotate(
-        held=Coalesce(Subquery(held.values("n"), output_field=IntegerField()), 0), bound=Least(F("max_parallel_tasks"), Value(ceiling()))
-    )
+        held=Coalesce(Subquery(held.values("n"), output_field=IntegerField()), 0) + slack,
+        bound=Least(F("max_parallel_tasks"), Value(ceiling())),
+    ).filter(held__gt=F("bound"))

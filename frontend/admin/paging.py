@@ -1,6 +1,9 @@
 """Pages of tables that may have a million rows: never counted in full."""
 
+from typing import Any, cast
+
 from django.core.paginator import Paginator
+from django.db.models import QuerySet
 from django.utils.functional import cached_property
 
 #: As many rows as are counted and leafed through; what lies behind them is found by filter and search.
@@ -13,7 +16,8 @@ class BoundedPaginator(Paginator):
     @cached_property
     def counted(self) -> int:
         """How many there are, or one more than are listed."""
-        return self.object_list.order_by()[: MOST_LISTED + 1].count()  # type: ignore[union-attr]  # the admin pages querysets alone
+        rows = cast("QuerySet[Any]", self.object_list)  # the admin pages nothing else
+        return rows.order_by()[: MOST_LISTED + 1].count()
 
     @property
     def more(self) -> int | None:

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from core.errors import TrinityError
 from fleet.principals import Principal
@@ -31,8 +32,10 @@ def principal_of(request: HttpRequest) -> Principal:
 class Served(admin.ModelAdmin):
     """An admin whose writes are services, each with its own transaction, and whose rows are chosen by `get_queryset`.
 
-    Nothing is ever deleted from here.
+    Nothing is ever deleted from here, and filters count nothing.
     """
+
+    show_facets = admin.ShowFacets.NEVER
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Whoever entered the site."""
@@ -58,7 +61,11 @@ class Served(admin.ModelAdmin):
         """Outside Django's transaction: a service that starts work publishes it after its own commit, not before a later one."""
         return self._changeform_view(request, object_id, form_url, extra_context)  # type: ignore[attr-defined]  # the stubs leave it out
 
-    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        """Named after what it lists."""
+        return super().changelist_view(request, {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})})
+
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any) -> HttpResponse | None:
         """What is no id of a row names no row; Django would fail over it."""
         try:
             for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
@@ -66,7 +73,7 @@ class Served(admin.ModelAdmin):
         except ValidationError:
             self.message_user(request, "Nothing was done: choose rows of the list.", messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
-        return super().response_action(request, queryset)
+        return super().response_action(request, queryset, *args, **kwargs)
 
     # -- Beside the form of a row
     def trail(self, obj: Any) -> str | None:
@@ -87,7 +94,9 @@ class Served(admin.ModelAdmin):
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> Any:
         """With those links; a history only where there is one."""
         obj = context.get("original")
-        beside = {"tools": self.tools(obj), "has_history": self.trail(obj) is not None} if obj else {}
+        beside: dict[str, Any] = {}
+        if obj:
+            beside = {"tools": self.tools(obj), "has_history": self.trail(obj) is not None, "show_save_and_add_another": False}
         return super().render_change_form(request, {**context, **beside}, *args, **kwargs)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:

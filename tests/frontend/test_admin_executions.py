@@ -62,6 +62,7 @@ def test_rows_are_found_by_id_words_and_filters(owner: User, agent: Agent, their
     for query, found in {
         f"q={wanted.pk}": 1, "q=needle": 1, "q=second": 1, f"q={theirs.pk}": 0, "q=secret": 0, "q=%00": 2,
         "status__exact=failed": 1, f"agent={second.pk}": 1, f"agent={theirs.agent_id}": 0, "since=1": 2, "triggered_by__exact=mcp": 1,
+        "source=user": 2, "source=public": 0,
     }.items():  # fmt: skip
         answer = client.get(f"{EXECUTIONS}?{query}")
         assert (query, listed(answer)) == (query, found)
