@@ -29,7 +29,7 @@ SHOWN = """meter => {
 
 def sign_in(page: Page, stack: Stack, user: str = "olga") -> None:
     """Log in by the form."""
-    page.goto(f"{stack.url}/login/")
+    page.goto(f"{stack.url}/login/?next=/agents/")
     page.locator("[name=username]").fill(user)
     page.locator("[name=password]").fill(f"{user}-password")
     page.get_by_role("button", name="Sign in").click()
