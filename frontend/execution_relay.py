@@ -20,6 +20,7 @@ from core.threads import Threads
 from .close_codes import CloseCode
 from .execution_reads import Look, Page, looks_at, page_behind, still_readable
 from .readers import Reader
+from .relay import wanted_or_after
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +115,7 @@ class ExecutionRelay:
 
     async def _look_often(self) -> None:
         while True:
-            await _wanted_or_after(self._look_wanted, LOOK_SECONDS)
+            await wanted_or_after(self._look_wanted, LOOK_SECONDS)
             due = self._due()
             for start in range(0, len(due), IDS_PER_QUERY):
                 await self._look(due[start : start + IDS_PER_QUERY])
@@ -155,7 +156,7 @@ class ExecutionRelay:
     # -- Rights --------------------------------------------------------------------------------------------------------
     async def _check_rights_often(self) -> None:
         while True:
-            await _wanted_or_after(self._rights_wanted, RIGHTS_SECONDS)
+            await wanted_or_after(self._rights_wanted, RIGHTS_SECONDS)
             if self._watchers:
                 await self._check_rights()
 
@@ -176,11 +177,3 @@ class ExecutionRelay:
         closing = asyncio.ensure_future(watcher.close(code))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
-
-
-async def _wanted_or_after(wanted: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(wanted.wait(), seconds)
-    except TimeoutError:
-        return
-    wanted.clear()

@@ -154,7 +154,7 @@ class Relay:
 
     async def _compare_often(self) -> None:
         while True:
-            await _wanted_or_after(self._compare_wanted, COMPARE_SECONDS)
+            await wanted_or_after(self._compare_wanted, COMPARE_SECONDS)
             if self._sockets:
                 await self._compare()
                 await asyncio.sleep(COMPARE_PAUSE_SECONDS)
@@ -168,7 +168,7 @@ class Relay:
 
     async def _check_rights_often(self) -> None:
         while True:
-            await _wanted_or_after(self._rights_wanted, RIGHTS_SECONDS)
+            await wanted_or_after(self._rights_wanted, RIGHTS_SECONDS)
             if self._sockets:
                 await self._check_rights()
 
@@ -288,7 +288,8 @@ def _union(sockets: set[Socket]) -> set[str]:
     return set().union(*{socket.visible for socket in sockets})
 
 
-async def _wanted_or_after(wanted: asyncio.Event, seconds: float) -> None:
+async def wanted_or_after(wanted: asyncio.Event, seconds: float) -> None:
+    """Return once it is wanted, which is taken note of, or after `seconds`."""
     try:
         await asyncio.wait_for(wanted.wait(), seconds)
     except TimeoutError:

@@ -50,9 +50,16 @@ def test_what_closes_a_websocket_is_documented() -> None:
     assert written == {*CloseCode} | by_the_server_itself
 
 
-def test_the_frames_of_the_websocket_are_documented() -> None:
-    sent = [frames.HEARTBEAT, frames.snapshot({}), frames.delta({})]
-    written = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", WEBSOCKETS, re.MULTILINE)}
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/ws/capacity/", [frames.HEARTBEAT, frames.snapshot({}), frames.delta({})]),
+        ("/ws/executions/{id}/", [frames.HEARTBEAT, frames.END, frames.entries([]), frames.execution({})]),
+    ],
+)
+def test_the_frames_of_each_websocket_are_documented(path: str, sent: list[str]) -> None:
+    [section] = [one for one in re.split(r"^# ", WEBSOCKETS, flags=re.MULTILINE) if f"`{path}`" in one.split("\n")[0]]
+    written = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", section, re.MULTILINE)}
     for frame in map(json.loads, sent):
         members = written.pop(frame.pop("type"))
         assert all(f"`{member}`" in members for member in frame)

@@ -44,9 +44,11 @@ def test_the_examples_of_the_readme_run_and_answer_as_shown(stack: Stack, tmp_pa
             reader.follow(step)
 
 
-def test_the_example_of_the_websocket_tells_of_a_free_slot(stack: Stack, agent_server: AgentServer, tmp_path: Path) -> None:
+def test_the_examples_of_the_websockets_tell_of_a_free_slot_and_of_a_run(stack: Stack, agent_server: AgentServer, tmp_path: Path) -> None:
     agent = stack.make_agent(runtime={"kind": "http", "url": agent_server.url}, limit=1)
     submit(stack.api(), agent, "sleep=1")
-    [step] = steps_of(ROOT / "docs" / "websockets.md")
+    steps = list(steps_of(ROOT / "docs" / "websockets.md"))
+    assert len(steps) == 2
     with Reader(tmp_path, URL=stack.url, TOKEN=stack.owner_key, AGENT=agent) as reader:
-        reader.follow(step)
+        for step in steps:
+            reader.follow(step)
