@@ -33,8 +33,7 @@ def sign_in(page: Page, stack: Stack, user: str = "olga") -> None:
     page.locator("[name=username]").fill(user)
     page.locator("[name=password]").fill(f"{user}-password")
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(f"{stack.url}/")
-    page.goto(f"{stack.url}/agents/")
+    page.wait_for_url(f"{stack.url}/agents/")
 
 
 def meter_of(page: Page, agent: str) -> Locator:
