@@ -73,7 +73,8 @@ def page_behind(execution_id: uuid.UUID, after: int) -> Page | None:
     texts: list[str] = []
     last, characters = after, 0
     for row in rows:
-        texts.append(frames.text_of(EventOut(row).data))
+        entry: Any = EventOut(row)  # one of its fields is called as what is rendered
+        texts.append(frames.text_of(entry.data))
         last, characters = row.seq, characters + len(texts[-1])
         if characters >= FRAME_CHARACTERS:
             break

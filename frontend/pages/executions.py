@@ -93,7 +93,7 @@ def execution_rows(request: HttpRequest) -> HttpResponse:
     return render(request, "frontend/_executions.html", {"rows": rows, "newer": newer, "most": MOST_NEW})
 
 
-_STATUS_WORDS = {Status.QUEUED: "waiting", Status.SUCCESS: "succeeded"}
+_STATUS_WORDS: dict[str, str] = {Status.QUEUED: "waiting", Status.SUCCESS: "succeeded"}
 
 
 def _matching(principal: Principal, filters: Filters) -> QuerySet[Execution]:

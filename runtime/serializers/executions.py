@@ -158,7 +158,7 @@ class ManyIn(api.StrictSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Nobody means everything by leaving everything out."""
         if not attrs.keys() - {"dry_run"}:
-            named = ", ".join(name for name in self.fields if name != "dry_run")
+            named = ", ".join(name for name in self.get_fields() if name != "dry_run")
             raise serializers.ValidationError(f"At least one of {named} is required", code="required")
         return attrs
 
