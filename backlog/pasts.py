@@ -36,7 +36,7 @@ class _Milliseconds(Func):
         return self.as_sql(compiler, connection, template="ROUND(EXTRACT(EPOCH FROM %(expressions)s) * 1000)::bigint", **extra)
 
 
-_COLUMNS = (
+_COLUMNS: tuple[str | Func, ...] = (
     *(_Milliseconds(F(moment)) for moment in ("queued_at", "granted_at", "completed_at")),
     *("status", "error_code", "front", "priority", "session_id", "triggered_by"),
     _Milliseconds(F("seen_at")),
