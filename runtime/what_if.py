@@ -15,9 +15,9 @@ from core.conf import conf
 from core.errors import Throttled
 
 #: Of one agent, the newest.
-MOST_ROWS = 200_000
+MOST_ROWS = 100_000
 #: Rows times limits: about three seconds of a processor.
-MOST_STEPS = 500_000
+MOST_STEPS = 300_000
 KEPT_SECONDS = 60.0
 MOST_KEPT = 64
 PATIENCE_SECONDS = 5.0
