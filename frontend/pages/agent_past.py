@@ -1,6 +1,7 @@
 """The past that an agent's page tells: what ran last, what that cost, who changed what."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,8 @@ MOST_SUMMED = 50_000
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 _VALUE_CHARACTERS = 60
+#: Times are told in UTC, to the microsecond.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UNREAD = ("message", "system_prompt", "allowed_tools", "metadata", "response", "error")
 _SETTINGS = {
     "max_parallel_tasks": "Limit",
@@ -108,5 +111,7 @@ def _told(entry: AuditEntry) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        return f"{value[:10]} {value[11:16]} UTC"
     text = "none" if value is None else value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _VALUE_CHARACTERS else f"{text[:_VALUE_CHARACTERS]}…"

@@ -20,15 +20,25 @@ function showAge(time) {
   time.textContent = seconds < 10 ? `${Math.max(0, seconds)} s` : duration(seconds * 1000);
 }
 
-/** What is left until then; past it, "now". @param {Element} time */
+/** What is left until then, and past it the word for that. @param {HTMLElement} time */
 function showLeft(time) {
   const seconds = Math.ceil((Date.parse(time.getAttribute("datetime") ?? "") - Date.now()) / 1000);
-  time.textContent = seconds <= 0 ? "now" : seconds < 10 ? `${seconds} s` : duration(seconds * 1000);
+  time.textContent = seconds <= 0 ? (time.dataset.past ?? "now") : whole(seconds);
 }
+
+/** When something should happen, as a range that comes nearer. @param {HTMLElement} span */
+function showRange(span) {
+  const [earliest, latest] = [span.dataset.earliest, span.dataset.latest].map((at) => Math.ceil((Date.parse(at ?? "") - Date.now()) / 1000));
+  span.textContent = latest <= 0 ? "any moment" : earliest <= 0 ? `within ${whole(latest)}` : `in ${whole(earliest)} to ${whole(latest)}`;
+}
+
+/** @param {number} seconds */
+const whole = (seconds) => (seconds < 10 ? `${seconds} s` : duration(seconds * 1000));
 
 function showAges() {
   document.querySelectorAll("time[data-local=age]").forEach(showAge);
-  document.querySelectorAll("time[data-local=left]").forEach(showLeft);
+  /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("time[data-local=left]")).forEach(showLeft);
+  /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-earliest][data-latest]")).forEach(showRange);
 }
 
 /** Writes the times inside `root` for their reader. @param {ParentNode} root */
