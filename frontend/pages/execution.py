@@ -91,7 +91,7 @@ def _context(request: HttpRequest, execution_id: uuid.UUID) -> dict[str, Any]:
         "ended": row.status in TERMINAL,
         "may_cancel": row.status not in TERMINAL and _may_cancel(principal, row),
         "may_retry": row.status in TERMINAL and row.agent.deleted_at is None and access.may(principal, access.Verb.SUBMIT, row.agent),
-        "duplicates": max(0, row.dispatches - 1),
+        "duplicates": max(0, row.dispatches - 1) if row.started_at else 0,
         "repairs": ExecutionEvent.objects.filter(execution=row, type=REPAIR).count(),
         "retries": list(row.retries.order_by("created_at", "id").only("pk", "status", "started_at", "created_at")[:MOST_RETRIES]),
         "metadata": json.dumps(row.metadata, indent=2, ensure_ascii=False) if row.metadata else "",

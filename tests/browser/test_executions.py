@@ -21,13 +21,13 @@ SHOWN = "() => [...document.querySelectorAll('.event')].map(row => Number(row.da
 
 
 @pytest.fixture
-def opened(stack: Stack, page: Page) -> Callable[[str], Page]:
-    """`opened(path)`: that page, signed in as the owner."""
+def opened(stack: Stack, page: Page) -> Callable[..., Page]:
+    """`opened(path)`: that page, signed in as the owner, or as `user`."""
 
-    def open_page(path: str) -> Page:
+    def open_page(path: str, user: str = "olga") -> Page:
         page.goto(f"{stack.url}/login/?next={path}")
-        page.locator("[name=username]").fill("olga")
-        page.locator("[name=password]").fill("olga-password")
+        page.locator("[name=username]").fill(user)
+        page.locator("[name=password]").fill(f"{user}-password")
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"**{path}")
         return page
@@ -36,7 +36,7 @@ def opened(stack: Stack, page: Page) -> Callable[[str], Page]:
 
 
 def test_all_that_match_are_cancelled_and_retried_with_their_number_in_the_dialog_and_new_ones_are_told_of(
-    stack: Stack, agent_server: AgentServer, opened: Callable[[str], Page], until: Until
+    stack: Stack, agent_server: AgentServer, opened: Callable[..., Page], until: Until
 ) -> None:
     runtime = {"kind": "http", "url": agent_server.url}
     agent, other = stack.make_agent(runtime=runtime, limit=1), stack.make_agent(runtime=runtime, limit=1)
@@ -78,11 +78,11 @@ def test_all_that_match_are_cancelled_and_retried_with_their_number_in_the_dialo
 
 
 def test_a_run_is_watched_to_its_end_across_a_lost_connection_without_a_gap(
-    stack: Stack, opened: Callable[[str], Page], console_errors: list[str]
+    stack: Stack, opened: Callable[..., Page], console_errors: list[str]
 ) -> None:
-    agent = stack.make_agent(runtime=TALKER, limit=1)
-    made = submit(stack.api(), agent, "work for 12 seconds <i>on it</i>")["execution_id"]
-    page = opened(f"/executions/{made}/")
+    agent, api = stack.make_agent(runtime=TALKER, limit=1), stack.api(stack.superuser_key)
+    made = submit(api, agent, "work for 12 seconds <i>on it</i>")["execution_id"]
+    page = opened(f"/executions/{made}/", "root")
     frames: list[str] = []
     page.on("websocket", lambda socket: frames.append(socket.url))
     line = page.locator(".events__line")
@@ -107,4 +107,10 @@ def test_a_run_is_watched_to_its_end_across_a_lost_connection_without_a_gap(
     page.get_by_role("dialog").get_by_role("button", name="Cancel the execution").click()
     expect(line).to_have_attribute("data-state", "ended", timeout=WAIT_MS)
     expect(page.locator("#work .badge").first).to_have_text("cancelled", timeout=WAIT_MS)
+    # A page that is never given a socket asks over HTTP, and misses nothing either.
+    page.route_web_socket("**/ws/executions/**", lambda socket: socket.close())
+    made = submit(api, agent, "work for 2 seconds")["execution_id"]
+    page.goto(f"{stack.url}/executions/{made}/")
+    expect(line).to_have_attribute("data-state", "ended", timeout=40_000)
+    assert page.evaluate(SHOWN) == [1, 2, 3, 4]
     console_errors.clear()  # the browser itself reports connections that fail

@@ -38,11 +38,14 @@ function replaceWork(markup) {
 /** What the rest of the page shows of a state. @param {Record<string, any>} execution */
 const seen = (execution) => JSON.stringify([execution.status, execution.started_at, execution.cancel_requested_at, execution.queue_position, execution.waiting_for, execution.estimated_start]);
 
+const ENDS = /** @type {Record<string, string>} */ ({ success: "It has succeeded.", failed: "It has failed.", cancelled: "It was cancelled." });
 let told = "";
 watchExecution(events, events.dataset.execution ?? "", {
   onExecution: (execution) => {
     const now = seen(execution);
     if (now !== told) void renew();
+    // Not of one that had ended before anybody looked.
+    if (told && now !== told && ENDS[execution.status]) say(ENDS[execution.status], execution.status === "failed" ? "bad" : "good");
     told = now;
   },
 });

@@ -99,7 +99,8 @@ async function cancelMany() {
 }
 
 async function retryMany() {
-  const body = asked(["failed", "cancelled"]);
+  // What is made from now on stays: else a retry that fails at once would be done again by the next call.
+  const body = { until: list.dataset.loaded, ...asked(["failed", "cancelled"]) };
   const { retried: count } = await post("/api/executions/retry/", { ...body, dry_run: true });
   if (!count) return say("Nothing that matches can be retried, or all of it was.", "bad");
   const text = "Each is submitted anew, as yours, and waits in line where there is no slot. What was retried before is passed over.";
