@@ -21,7 +21,8 @@ FRESH_SECONDS = 30
 COLOURS = {"idle": "#4b5563", "low": "#15803d", "medium": "#927400", "high": "#c2410c", "full": "#b91c1c", "unknown": "#4b5563"}
 _KEY = re.compile(r"[A-Za-z0-9_-]{24}")
 #: Widths of an 11 px sans-serif; the picture has its text drawn to the width that was reckoned.
-_NARROW, _WIDE = frozenset("ijl.,:;|!'()/ ·"), frozenset("mwMW")
+_WIDTHS = {sign: width for signs, width in (("ijl.·", 3.2), ("frt/- ", 4.4), ("cksvxyz", 5.9), ("w", 9.0), ("m", 10.7)) for sign in signs}
+_WIDTH = 6.9
 _PADDING = 7
 
 
@@ -35,7 +36,7 @@ class Text:
     @property
     def width(self) -> int:
         """Of the text alone."""
-        return round(sum(3.9 if sign in _NARROW else 9.6 if sign in _WIDE else 6.7 for sign in self.said))
+        return round(sum(_WIDTHS.get(sign, _WIDTH) for sign in self.said))
 
     @property
     def box(self) -> int:
