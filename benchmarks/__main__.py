@@ -23,6 +23,7 @@ SUITE = {
     "submit": True,
     "held_calls": True,
     "slots_read": True,
+    "timeline_pan": False,
     "sockets": False,
 }
 
