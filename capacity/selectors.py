@@ -98,6 +98,11 @@ def load_of(gate: Gate, *, now: datetime) -> Load:
     return Load(slots=taken, queued=backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0), limited_by=reason)
 
 
+def held_in_fleet() -> int:
+    """How many slots the whole fleet holds; raises `SlotsUnavailable`."""
+    return slots.fleet_count()
+
+
 def limited_by(agent: Agent, *, ceiling: int, fleet_limit: int | None, fleet_paused: bool, fleet_count: int) -> str:
     """The first of `paused, fleet, ceiling, override, owner, default` that sets the agent's limit now.
 

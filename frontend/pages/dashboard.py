@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from backlog.occupancy import longest_wait
-from capacity import slots
+from capacity import selectors as capacity
 from capacity.errors import SlotsUnavailable
 from fleet.models import Agent, FleetSettings
 from fleet.selectors import agents_visible_to, fleet_settings
@@ -103,6 +103,6 @@ def _running(load: Load, fleet: FleetSettings) -> int:
     if fleet.max_concurrent_tasks is None or not load.known:
         return 0
     try:
-        return slots.fleet_count()
+        return capacity.held_in_fleet()
     except SlotsUnavailable:
         return 0
