@@ -68,7 +68,7 @@ def recent_of(agent: Agent) -> Sequence[Execution]:
     """The agent's executions that have ended, newest first, with the beginnings of their long texts."""
     ended = Execution.objects.filter(agent=agent, status__in=TERMINAL).defer(*_UNREAD).order_by("-created_at", "-id")
     begun = {"preview": Left("message", PREVIEW_CHARACTERS), "said": Left("response", PREVIEW_CHARACTERS)}
-    return ended.annotate(**begun, failure=Left("error", PREVIEW_CHARACTERS))[:SHOWN_RECENT]
+    return list(ended.annotate(**begun, failure=Left("error", PREVIEW_CHARACTERS))[:SHOWN_RECENT])
 
 
 def spent_of(agent: Agent) -> list[Spent]:
