@@ -13,7 +13,7 @@ import { duration } from "./times.js";
 
 /** How long the slider has to rest before it is read out. */
 const SAID_AFTER_MS = 600;
-const WIDTH = 320, HEIGHT = 120, LEFT = 44, RIGHT = 10, TOP = 12, BOTTOM = 22;
+const WIDTH = 320, HEIGHT = 120, LEFT = 44, RIGHT = 10, TOP = 14, BOTTOM = 22;
 
 const part = /** @type {HTMLDetailsElement} */ (document.getElementById("what-if"));
 const note = byId("what-if-note"), found = byId("what-if-found"), said = byId("what-if-said"), curve = byId("what-if-curve");
@@ -105,7 +105,7 @@ function wait(seconds) {
 
 /** @param {number} share */
 function percent(share) {
-  return `${Math.round(share * 100)} %`;
+  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
 /** Shows what the slider stands at. */
@@ -145,6 +145,8 @@ function draw(told, limit) {
   const points = told.results.map((one) => `${x(one.limit).toFixed(1)},${y(one.wait_p95_seconds).toFixed(1)}`).join(" ");
   const ticks = [...new Set([1, told.limit, most])].filter((at) => at <= most);
   const current = told.results[told.limit - 1];
+  // Beside its line, or the word would stand on the scale.
+  const aside = x(told.limit) > WIDTH / 2;
   // Parsed as HTML, the parts of an <svg> are SVG elements.
   const drawn = element(html`<svg>
     <line class="what-if__axis" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${base}" y2="${base}"></line>
@@ -152,7 +154,7 @@ function draw(told, limit) {
     <text class="what-if__tick" x="${LEFT - 4}" y="${base + 3}" text-anchor="end">0</text>
     ${ticks.map((at) => html`<text class="what-if__tick" x="${x(at)}" y="${HEIGHT - 8}" text-anchor="middle">${at}</text>`)}
     ${current && html`<line class="what-if__now" x1="${x(told.limit)}" x2="${x(told.limit)}" y1="${TOP}" y2="${base}"></line>
-    <text class="what-if__tick" x="${x(told.limit)}" y="${TOP - 3}" text-anchor="middle">now</text>
+    <text class="what-if__tick" x="${x(told.limit) + (aside ? -6 : 6)}" y="${TOP - 5}" text-anchor="${aside ? "end" : "start"}">now</text>
     <circle class="what-if__dot" cx="${x(told.limit)}" cy="${y(current.wait_p95_seconds)}" r="4"></circle>`}
     <polyline class="what-if__line" points="${points}"></polyline>
     <circle class="what-if__dot what-if__dot--chosen" cx="${x(limit)}" cy="${y(told.results[limit - 1].wait_p95_seconds)}" r="4"></circle>
