@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum, StrEnum
 
 from backlog.drafts import Queued
@@ -35,6 +36,19 @@ class Lease:
     token: uuid.UUID
     timeout_seconds: int
     number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """An execution in a slot, as shown."""
+
+    execution_id: uuid.UUID
+    number: int
+    token: uuid.UUID
+    phase: Phase
+    taken_at: datetime
+    message_preview: str
+    lease_ends_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

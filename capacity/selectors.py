@@ -12,6 +12,7 @@ from fleet.models import DEFAULT_MAX_PARALLEL_TASKS, Agent, FleetSettings
 
 from . import slots
 from .gate import Gate
+from .leases import Holder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +76,15 @@ def slots_of(name: str, *, now: datetime) -> list[SlotView]:
                 message_preview=holder.message_preview,
                 duration_seconds=max(0, int((now - holder.taken_at).total_seconds())),
             )
-            for holder in slots.state(name).holders
+            for holder in holders_of(name)
         ),
         key=lambda view: view.slot_number,
     )
+
+
+def holders_of(name: str) -> list[Holder]:
+    """Who holds the agent's slots, by number; raises `SlotsUnavailable`."""
+    return slots.state(name).holders
 
 
 @dataclass(frozen=True, kw_only=True)

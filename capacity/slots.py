@@ -20,7 +20,7 @@ from core.redis import Call, RedisError, Script, client
 
 from . import keys
 from .errors import SlotsUnavailable
-from .leases import FleetHolder, Lease, LostHolder, Phase, RenewOutcome
+from .leases import FleetHolder, Holder, Lease, LostHolder, Phase, RenewOutcome
 
 LUA = Path(__file__).parent / "lua"
 SCRIPTS = {path.stem: Script(path, prelude=LUA / "common.lua") for path in sorted(LUA.glob("*.lua")) if path.stem != "common"}
@@ -115,19 +115,6 @@ class Held:
     age_seconds: float
     remaining_seconds: float
     preview: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holder:
-    """An execution in a slot, as shown."""
-
-    execution_id: uuid.UUID
-    number: int
-    token: uuid.UUID
-    phase: Phase
-    taken_at: datetime
-    message_preview: str
-    lease_ends_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

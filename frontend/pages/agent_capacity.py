@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from capacity import selectors as capacity
-from capacity import slots
 from capacity.errors import SlotsUnavailable
 from capacity.health import health_of
 from capacity.selectors import Meter
@@ -79,7 +78,7 @@ def capacity_of(principal: Principal, agent: Agent, *, meter: Meter, fleet: Flee
 def _reason(agent: Agent, fleet: FleetSettings) -> str | None:
     cap = fleet.max_concurrent_tasks
     try:
-        running = 0 if cap is None else slots.fleet_count()
+        running = 0 if cap is None else capacity.held_in_fleet()
     except SlotsUnavailable:
         return None
     ceiling = fleet.max_parallel_tasks_ceiling

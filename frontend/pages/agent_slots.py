@@ -9,10 +9,9 @@ from django.db.models import Q
 from django.db.models.functions import Left
 
 from backlog.models import Execution
-from capacity import slots
+from capacity import selectors as capacity
 from capacity.errors import SlotsUnavailable
-from capacity.leases import Phase
-from capacity.slots import Holder
+from capacity.leases import Holder, Phase
 from fleet import access
 from fleet.models import Agent
 from fleet.principals import Principal
@@ -49,7 +48,7 @@ def board_of(principal: Principal, agent: Agent, *, limit: int) -> list[Place]:
     While the slot store can't be asked: those that the database knows to be taken, without leases, and no free ones.
     """
     try:
-        holders: list[Holder] | None = slots.state(agent.name).holders
+        holders: list[Holder] | None = capacity.holders_of(agent.name)
     except SlotsUnavailable:
         holders = None
     rows = _rows(agent, [holder.execution_id for holder in holders or []])
