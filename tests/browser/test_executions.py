@@ -87,7 +87,7 @@ def test_a_run_is_watched_to_its_end_across_a_lost_connection_without_a_gap(
     page.on("websocket", lambda socket: frames.append(socket.url))
     line = page.locator(".events__line")
     expect(line).to_have_attribute("data-state", "live", timeout=WAIT_MS)
-    page.wait_for_function("document.querySelectorAll('.event').length >= 3", timeout=WAIT_MS)
+    expect(page.locator(".event").nth(2)).to_be_attached(timeout=WAIT_MS)
     expect(page.locator("#work .badge").first).to_have_text("running")
     page.context.set_offline(True)
     stack.restart_web()
