@@ -15,7 +15,9 @@ import { View, spanName } from "./timeline-view.js";
 
 const SETTLED_MS = 200;
 /** Pixels drawn above and below what is seen: scrolling shows them before the next frame does. */
-const OVERSCAN = 160;
+const OVERSCAN = 64;
+/** What is pointed at is looked up once the view rests: a card for each run that passes by would be unreadable, and slow. */
+const RESTS_AFTER_MS = 120;
 const LONGEST_STILL_MS = 5000;
 /** How far from a bar it still is pointed at. */
 const NEAR_PX = 4;
@@ -30,12 +32,15 @@ class Timeline {
   #settling;
   /** @type {number | undefined} */
   #ticking;
+  /** @type {number | undefined} */
+  #resting;
   /** @type {Run | null} */
   #chosen = null;
   /** @type {Run | null} */
   #pointed = null;
   /** @type {{x: number, y: number} | null} */
   #pointer = null;
+  #lookDue = false;
   #width = 0;
   #height = 0;
 
@@ -83,7 +88,7 @@ class Timeline {
       this.heads.renew();
       this.#renew();
     });
-    scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
+    scroller.addEventListener("scroll", () => this.#moved(), { passive: true });
     new ResizeObserver(() => this.#measure()).observe(scroller);
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", () => this.#dress());
     document.addEventListener("visibilitychange", () => document.hidden || this.#draw());
@@ -145,6 +150,7 @@ class Timeline {
 
   #moved() {
     this.#draw();
+    if (this.#pointer) this.#lookLater();
     clearTimeout(this.#settling);
     this.#settling = window.setTimeout(() => this.#settle(), SETTLED_MS);
   }
@@ -165,7 +171,8 @@ class Timeline {
     const top = Math.max(0, scroller.scrollTop - OVERSCAN);
     const height = Math.max(1, Math.min(this.#layout.height - top, this.#height + 2 * OVERSCAN));
     const ticks = ticksOf(from, span, this.#width);
-    if (this.#pointer) this.#look(this.#pointer.x, this.#pointer.y);
+    if (this.#pointer && this.#lookDue) this.#look(this.#pointer.x, this.#pointer.y);
+    this.#lookDue = false;
     this.axis.show(ticks, from, span, this.#width);
     this.heads.place(this.#layout.between(top, top + height));
     this.painter.canvas.style.transform = `translateY(${top}px)`;
@@ -182,6 +189,7 @@ class Timeline {
     this.#stale = false;
     const { names, history } = this;
     this.#layout = new Layout(names, history, (name) => this.store.get(name)?.max);
+    this.#lookDue = true;
     this.part("space").style.blockSize = `${this.#layout.height}px`;
     this.part("none").hidden = !history.heard || names.length > 0;
     this.part("left-out").hidden = !history.truncated;
@@ -250,9 +258,23 @@ class Timeline {
 
   /** @param {number | null} x @param {number} y */
   #point(x, y) {
+    const looked = this.#pointer !== null;
     this.#pointer = x === null ? null : { x, y };
-    if (x === null) this.#look(null, 0);
+    if (x !== null) this.#lookDue = true;
+    else if (looked) this.#look(null, 0);
     this.#draw();
+  }
+
+  /** Hides what was pointed at until the view rests. */
+  #lookLater() {
+    this.#pointed = null;
+    this.card.show(null, 0, 0, 0);
+    this.#lookDue = false;
+    clearTimeout(this.#resting);
+    this.#resting = window.setTimeout(() => {
+      this.#lookDue = true;
+      this.#draw();
+    }, RESTS_AFTER_MS);
   }
 
   /** @param {number | null} x @param {number} y */

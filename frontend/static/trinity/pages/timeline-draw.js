@@ -158,7 +158,7 @@ export class Painter {
   /** A wait from `left` on; what earlier ones have hatched already is not hatched twice. @param {number} left @param {number} right @param {number} y @param {number} waited */
   #wait(left, right, y, waited) {
     if (right - left < 0.5) return Math.max(waited, right);
-    this.#patterned[WAITING].push(left, y, right - left, BAR);
+    (right - left < PLAIN_BELOW ? this.#plain : this.#patterned)[WAITING].push(left, y, right - left, BAR);
     return right;
   }
 

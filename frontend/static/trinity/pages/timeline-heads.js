@@ -40,12 +40,12 @@ export class Heads {
   tell(at) {
     if (at === null && this.#at === null) return;
     this.#at = at;
-    for (const [name, head] of this.#shown) this.#fill(name, head);
+    for (const [name, head] of this.#shown) this.#fill(name, head, false);
   }
 
   /** The store knows more. */
   renew() {
-    for (const [name, head] of this.#shown) this.#fill(name, head);
+    for (const [name, head] of this.#shown) this.#fill(name, head, true);
   }
 
   /** @param {Block} block */
@@ -62,21 +62,24 @@ export class Heads {
     this.#shown.set(name, head);
     const before = [...this.#shown.keys()].filter((other) => other > name).sort()[0];
     this.element.insertBefore(head, before === undefined ? null : (this.#shown.get(before) ?? null));
-    this.#fill(name, head);
+    this.#fill(name, head, true);
     return head;
   }
 
-  /** @param {string} name @param {HTMLElement} head */
-  #fill(name, head) {
+  /** @param {string} name @param {HTMLElement} head @param {boolean} anew */
+  #fill(name, head, anew) {
     const meter = /** @type {CapacityMeter} */ (head.querySelector("capacity-meter"));
     const figures = /** @type {HTMLElement} */ (head.querySelector(".timeline__figures"));
     const live = this.store.get(name);
     const then = this.#at === null ? null : this.#then(name, this.#at);
     head.toggleAttribute("data-then", then !== null);
     const limit = live?.max ?? 1;
+    const words = then ? wordsThen(then, limit, /** @type {number} */ (this.#at)) : wordsNow(live);
+    // Where the words are the same the meter is, unless the page's socket has just filled it.
+    if (!anew && figures.textContent === words) return;
     if (then) meter.show({ active: then.ran, max: limit, queued: then.waited, paused: false });
     else meter.show(live ?? { active: null, max: limit, queued: 0 });
-    figures.textContent = then ? wordsThen(then, limit, /** @type {number} */ (this.#at)) : wordsNow(live);
+    figures.textContent = words;
   }
 
   /** @param {string} name @param {number} at */
