@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -137,13 +137,13 @@ class Stack:
         self._clients: list[httpx.Client] = []
         self.store = self._started_store()
         self.redis = redis.Redis.from_url(self._store.url)
-        self._command("migrate", "--verbosity", "0")
-        self.keys: dict[str, str] = json.loads(self._command("shell", "--no-imports", "-c", _PEOPLE).splitlines()[-1])
+        self.keys = self._database.filled(self._command)
         self.webs = [self.start_web(number, ready=False) for number in range(webs)]
+        started = [self.start_worker(ready=False) for _ in range(workers)]
         for number in range(webs):
             self._await_web(number)
-        for _ in range(workers):
-            self.start_worker()
+        for worker in started:
+            self._await_worker(worker)
 
     @property
     def web(self) -> StackProcess:
@@ -210,8 +210,11 @@ class Stack:
         worker = self._process(name, [*self._through, "-m", "celery", "-A", "trinity", "worker", *options, *quiet], **env)
         self.workers.append(worker)
         if ready:
-            until(lambda: worker.said(" ready."), START_SECONDS)
+            self._await_worker(worker)
         return worker
+
+    def _await_worker(self, worker: StackProcess) -> None:
+        until(lambda: worker.said(" ready."), START_SECONDS)
 
     def kill_worker(self, worker: StackProcess | None = None) -> None:
         """kill -9 of one worker, the oldest if none is named."""
@@ -323,6 +326,8 @@ def _answers(store: EmbeddedStore) -> bool:
             return False
 
 
+#: The people's keys and the file of a database that has tables and people, once there is one.
+_seed: list[tuple[dict[str, str], bytes]] = []
 # A look at the database fails rather than hangs: a schedule that stops the server may take it away in mid-look.
 _SOON: dict[str, str | int] = {"connect_timeout": 10, "options": "-c statement_timeout=20s", "tcp_user_timeout": 20_000}
 
@@ -339,6 +344,23 @@ class _Database:
             self._on_server(f"CREATE DATABASE {self._name}")
             self._url = urlunsplit(urlsplit(self._server)._replace(path=f"/{self._name}"))
             self.env = {"DATABASE_URL": self._url}
+
+    def filled(self, command: Callable[..., str]) -> dict[str, str]:
+        """Make tables and people by `command`; the people's keys.
+
+        A file is copied from the first one that this process had made: that saves each further stack two processes.
+        """
+        if not self._server and _seed:
+            keys, seed = _seed[0]
+            self._file.write_bytes(seed)
+            return dict(keys)
+        command("migrate", "--verbosity", "0")
+        keys = json.loads(command("shell", "--no-imports", "-c", _PEOPLE).splitlines()[-1])
+        if not self._server:
+            with closing(sqlite3.connect(self._file)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            _seed.append((keys, self._file.read_bytes()))
+        return keys
 
     def run(self, query: str, parameters: tuple[Any, ...]) -> list[dict[str, Any]]:
         if self._server:
