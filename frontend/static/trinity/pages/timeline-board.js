@@ -43,6 +43,9 @@ class Timeline {
   #lookDue = false;
   #width = 0;
   #height = 0;
+  #spans;
+  #live;
+  #shown;
 
   /** @param {HTMLElement} root @param {CapacityStore} store */
   constructor(root, store) {
@@ -52,6 +55,9 @@ class Timeline {
     this.part = part;
     this.history = new History(root.dataset.agent ?? "");
     this.view = new View(() => this.history.now, new URLSearchParams(location.search));
+    this.#spans = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("button[data-span]")]);
+    this.#live = /** @type {HTMLElement} */ (root.querySelector("[data-act=live]"));
+    this.#shown = part("shown");
     this.scroller = part("scroll");
     this.plot = part("plot");
     this.painter = new Painter(/** @type {HTMLCanvasElement} */ (part("canvas")), this.history);
@@ -94,7 +100,7 @@ class Timeline {
     document.addEventListener("visibilitychange", () => document.hidden || this.#draw());
     this.#controls();
     listen({
-      element: this.plot, scroller, view,
+      element: this.plot, scroller, view, width: () => Math.max(1, this.#width),
       timeAt: (x) => this.#timeAt(x),
       point: (x, y) => this.#point(x, y),
       open: (x, y, apart) => open(this.#runAt(x, y), apart),
@@ -198,12 +204,12 @@ class Timeline {
 
   #showControls() {
     const { view } = this;
-    for (const button of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll("button[data-span]"))) {
+    for (const button of this.#spans) {
       setAttribute(button, "aria-pressed", String(Math.abs(Number(button.dataset.span) * 60_000 - view.span) < 1000));
     }
-    setAttribute(/** @type {HTMLElement} */ (this.root.querySelector("[data-act=live]")), "aria-pressed", String(view.live));
+    setAttribute(this.#live, "aria-pressed", String(view.live));
     const shown = `${spanName(view.span)} up to ${view.live ? "now" : timeOfDay(view.to)}`;
-    if (this.part("shown").textContent !== shown) this.part("shown").textContent = shown;
+    if (this.#shown.textContent !== shown) this.#shown.textContent = shown;
   }
 
   // -- Knowing

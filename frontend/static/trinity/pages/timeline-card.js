@@ -59,11 +59,12 @@ export class Card {
 
   /** Shows a run beside a place of the window, or nothing. @param {Run | null} run @param {number} x @param {number} y @param {number} now */
   show(run, x, y, now) {
-    this.card.hidden = run === null;
     if (!run) {
+      if (this.#run) this.card.hidden = true;
       this.#run = null;
       return;
     }
+    this.card.hidden = false;
     const told = `${run.id} ${run.status} ${run.started}`;
     if (this.#run !== run || this.#told !== told || run.ended === null) this.card.replaceChildren(bodyOf(run, now));
     [this.#run, this.#told] = [run, told];

@@ -13,6 +13,7 @@ const LINE = 16;
  * @property {HTMLElement} element
  * @property {HTMLElement} scroller
  * @property {View} view
+ * @property {() => number} width asked of nobody's layout: the page is drawn in between
  * @property {(x: number) => number} timeAt of a place of the window
  * @property {(x: number | null, y: number) => void} point null: nothing is pointed at
  * @property {(x: number, y: number, apart: boolean) => void} open
@@ -30,11 +31,11 @@ export function listen(plot) {
 }
 
 /** @param {Plot} plot @param {WheelEvent} event */
-function turn({ view, timeAt, element }, event) {
+function turn({ view, timeAt, width }, event) {
   const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE : 1;
   const sideways = event.shiftKey ? event.deltaY || event.deltaX : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
   if (event.ctrlKey || event.metaKey) view.zoom(view.span * WHEEL_ZOOM ** (event.deltaY * unit), timeAt(event.clientX));
-  else if (sideways) view.pan(((sideways * unit) / element.clientWidth) * view.span);
+  else if (sideways) view.pan(((sideways * unit) / width()) * view.span);
   else return;
   event.preventDefault();
 }
@@ -55,7 +56,7 @@ function drag(plot) {
     held.moved ||= Math.hypot(event.clientX - held.startX, event.clientY - held.startY) > CLICK_WITHIN;
     if (held.moved) {
       element.dataset.state = "dragged";
-      view.pan(((held.x - event.clientX) / element.clientWidth) * view.span);
+      view.pan(((held.x - event.clientX) / plot.width()) * view.span);
       scroller.scrollTop += held.y - event.clientY;
       plot.point(null, 0);
     }
