@@ -41,8 +41,13 @@ PAN = """async ({seconds, longMs}) => {
     frames += 1;
     if (part >= 1) break;
     const due = Math.floor(part * zooms.length);
-    if (due !== zoom) document.querySelector(`[data-span="${zooms[zoom = due]}"]`).click();
-    wheel({shiftKey: true, deltaY: Math.sin(part * 40) > 0 ? -40 : 34});
+    if (due !== zoom) {
+      // From the live edge each time: what lies before the past that was made is no work to draw.
+      document.querySelector(`[data-span="${zooms[zoom = due]}"]`).click();
+      const live = document.querySelector("[data-act=live]");
+      if (live.getAttribute("aria-pressed") === "false") live.click();
+    }
+    wheel({shiftKey: true, deltaY: frames % 60 < 30 ? -14 : 14});
     scroll.scrollTop += Math.sin(part * 25) > 0 ? 9 : -9;
     plot.dispatchEvent(new PointerEvent("pointermove", {clientX: 700 + 300 * Math.sin(part * 60), clientY: 500}));
   }

@@ -174,7 +174,7 @@ class Timeline {
     if (this.#stale) this.#lay();
     const { view, history, scroller } = this;
     const { from, span } = view;
-    const top = Math.max(0, scroller.scrollTop - OVERSCAN);
+    const top = Math.max(0, Math.round(scroller.scrollTop) - OVERSCAN);
     const height = Math.max(1, Math.min(this.#layout.height - top, this.#height + 2 * OVERSCAN));
     const ticks = ticksOf(from, span, this.#width);
     if (this.#pointer && this.#lookDue) this.#look(this.#pointer.x, this.#pointer.y);
@@ -266,7 +266,7 @@ class Timeline {
   #point(x, y) {
     const looked = this.#pointer !== null;
     this.#pointer = x === null ? null : { x, y };
-    if (x !== null) this.#lookDue = true;
+    if (x !== null) this.#lookDue = this.#resting === undefined;
     else if (looked) this.#look(null, 0);
     this.#draw();
   }
@@ -278,6 +278,7 @@ class Timeline {
     this.#lookDue = false;
     clearTimeout(this.#resting);
     this.#resting = window.setTimeout(() => {
+      this.#resting = undefined;
       this.#lookDue = true;
       this.#draw();
     }, RESTS_AFTER_MS);

@@ -12,7 +12,7 @@ import { BAR, LANE } from "./timeline-layout.js";
 
 const TILE = 8;
 /** Bars narrower than this many pixels are drawn plain, and those that touch as one. */
-const PLAIN_BELOW = 3;
+const PLAIN_BELOW = 4;
 const INSET = (LANE - BAR) / 2;
 
 /** How each kind's tile is struck through: lines from (x, y) to (x, y). @type {Record<string, number[][]>} */
@@ -63,7 +63,7 @@ export class Painter {
   /** @param {HTMLCanvasElement} canvas @param {History} history */
   constructor(canvas, history) {
     this.canvas = canvas;
-    this.pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    this.pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
     this.history = history;
   }
 
@@ -77,7 +77,8 @@ export class Painter {
   paint(layout, frame) {
     this.#fit(frame.width, frame.height);
     const { pen } = this;
-    pen.clearRect(0, 0, frame.width, frame.height);
+    pen.fillStyle = this.#colors.panel;
+    pen.fillRect(0, 0, frame.width, frame.height);
     this.#ground(layout, frame);
     const blocks = layout.between(frame.top, frame.top + frame.height);
     for (const block of blocks) {
@@ -157,17 +158,23 @@ export class Painter {
 
   /** A wait from `left` on; what earlier ones have hatched already is not hatched twice. @param {number} left @param {number} right @param {number} y @param {number} waited */
   #wait(left, right, y, waited) {
-    if (right - left < 0.5) return Math.max(waited, right);
-    (right - left < PLAIN_BELOW ? this.#plain : this.#patterned)[WAITING].push(left, y, right - left, BAR);
-    return right;
+    const [from, to] = [this.#snapped(left), this.#snapped(right)];
+    if (from < to) (to - from < PLAIN_BELOW ? this.#plain : this.#patterned)[WAITING].push(from, y, to - from, BAR);
+    return Math.max(waited, right);
   }
 
   /** @param {number} kind @param {number} left @param {number} right @param {number} y */
   #bar(kind, left, right, y) {
-    const width = Math.max(1, right - left);
+    const from = this.#snapped(left);
+    const width = Math.max(1, this.#snapped(right) - from);
     // A hair between one bar and the next, where there is room for it.
-    const shown = width > 4 ? width - 0.5 : width;
-    (width < PLAIN_BELOW ? this.#plain : this.#patterned)[kind].push(left, y, shown, BAR);
+    const shown = width > PLAIN_BELOW ? width - 1 / this.#ratio : width;
+    (width < PLAIN_BELOW ? this.#plain : this.#patterned)[kind].push(from, y, shown, BAR);
+  }
+
+  /** On the screen's own pixels: edges between two of them cost several times as much to paint. @param {number} x */
+  #snapped(x) {
+    return Math.round(x * this.#ratio) / this.#ratio;
   }
 
   #flush() {
