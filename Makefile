@@ -15,12 +15,14 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := env -u DJANGO_SETTINGS_MODULE $(BIN)/python -m pytest
+# Tests start many processes: each would compile all of Trinity anew where the environment forbids to keep what is compiled.
+export PYTHONDONTWRITEBYTECODE :=
 # Checks read the settings, which make a data directory: a throw-away one.
 CHECK_ENV := env TRINITY_DATA_DIR=$(CURDIR)/$(VENV)/check-data DJANGO_SETTINGS_MODULE=trinity.settings
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(INSTALLED) ## Make the virtual environment and install everything into it
@@ -78,6 +80,10 @@ format: $(INSTALLED) ## Rewrite the code in the house's format
 .PHONY: docs
 docs: $(INSTALLED) ## Write the documents that follow from the code
 	$(CHECK_ENV) $(BIN)/python tests/architecture/documents.py
+
+.PHONY: screenshots
+screenshots: $(INSTALLED) ## Take the pictures of all pages that docs/images holds
+	$(BIN)/python -m tests.browser.screenshots docs/images
 
 .PHONY: bench
 bench: $(INSTALLED) ## Measure against floors and peers; results in benchmarks/RESULTS.md

@@ -71,6 +71,11 @@ class RowForm(LimitsForm):
         model = Agent
         fields = ("max_parallel_tasks",)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """The number is named: its column's head is no label."""
+        super().__init__(*args, **kwargs)
+        self.fields["max_parallel_tasks"].widget.attrs["aria-label"] = f"Limit of {self.instance.name}"
+
     def version_seen(self) -> int | None:
         """The version that the reader saw."""
         text = self.data.get(version_field(self.instance), "")
