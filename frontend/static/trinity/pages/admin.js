@@ -10,7 +10,7 @@ store.addEventListener("change", () => {
   }
   for (const cell of document.querySelectorAll("[data-waiting]")) {
     const capacity = store.get(cell.getAttribute("data-waiting") ?? "");
-    if (capacity) cell.textContent = String(capacity.queued ?? 0);
+    if (capacity && capacity.queued !== null) cell.textContent = String(capacity.queued);
   }
   for (const cell of document.querySelectorAll("[data-paused]")) {
     const capacity = store.get(cell.getAttribute("data-paused") ?? "");

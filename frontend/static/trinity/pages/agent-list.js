@@ -64,7 +64,8 @@ function rows() {
 /** @param {HTMLElement} row @param {Capacity} capacity */
 function showRow(row, capacity) {
   write(row, "used", `${capacity.active ?? "?"}/${capacity.max}`);
-  write(row, "waiting", String(capacity.queued ?? 0));
+  // Null while the slot store is out of reach: what the server made stays.
+  if (capacity.queued !== null) write(row, "waiting", String(capacity.queued));
   const badge = /** @type {HTMLElement} */ (row.querySelector(".health"));
   const health = healthOf(capacity);
   badge.dataset.health = health;

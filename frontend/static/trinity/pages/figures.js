@@ -27,6 +27,8 @@ export function showFigures(store) {
   const free = Math.min(places, Math.max(0, cap - running - Number(figures.dataset.elsewhere)));
   write("running", known ? running : "unknown");
   write("free", known ? free : "unknown");
+  // Lines are rows, which the server knew when it made the page: a socket that can't tell of them changes nothing.
+  if (values.some((value) => value.queued === null)) return;
   write("queued", sum(values.map((value) => value.queued ?? 0)));
   followLines(new Map(store.names.map((name) => [name, store.get(name)?.queued ?? 0])));
 }

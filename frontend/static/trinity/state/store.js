@@ -2,8 +2,8 @@
 /**
  * What the page knows about the agents' slots.
  *
- * @typedef {{max: number, active: number | null, queued: number, paused: boolean, version: number}} Capacity
- *   `active` is null while the slot store is out of reach.
+ * @typedef {{max: number, active: number | null, queued: number | null, paused: boolean, version: number}} Capacity
+ *   `active` is null while the slot store is out of reach, and so may `queued` be.
  * @typedef {Record<string, Capacity | null>} Changes  null: the agent is gone
  */
 
