@@ -56,10 +56,16 @@ test-long: test ## Run all tests in their long forms
 chaos: $(INSTALLED) ## Run a few minutes of faults on a stack under load (MINUTES=3, SEED=…, DATABASE=postgres, STORE=redis)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --database $(DATABASE) --store $(STORE) $(if $(SEED),--seed $(SEED)) $(CHAOS_ARGS)
 
+# Where a tier's tests are: a file that has none isn't read.
+WHERE_fast := --ignore=tests/flows --ignore=tests/browser --ignore=tests/chaos
+WHERE_flows := --ignore=tests/browser --ignore=tests/chaos
+WHERE_browser := tests/browser
+WHERE_chaos := tests/chaos
+
 .PHONY: test-tier
 test-tier: $(INSTALLED)
 	@echo "== tests: $(TIER)"; start=$$SECONDS; status=0; \
-	$(PYTEST) -q -m $(TIER) -n $(if $(filter fast flows,$(TIER)),3,2) $(if $(filter fast,$(TIER)),,--dist loadfile) $(PYTEST_ARGS) || status=$$?; \
+	$(PYTEST) -q -m $(TIER) $(WHERE_$(TIER)) -n $(if $(filter fast flows,$(TIER)),3,2) $(if $(filter fast,$(TIER)),,--dist loadfile) $(PYTEST_ARGS) || status=$$?; \
 	echo "== tests: $(TIER) took $$((SECONDS - start)) s"; \
 	if [ $$status -eq 5 ]; then echo "== tests: $(TIER) has no test"; test "$${CI:-}" != true; else exit $$status; fi
 
