@@ -195,7 +195,8 @@ def test_an_unknown_parameter_is_refused_with_the_valid_ones(get, agent):
     answer = get(f"/api/agents/{agent.name}/executions/?agent=x")
     assert answer.status_code == 400
     assert answer.json()["detail"] == (
-        "Unknown query parameter 'agent'; the valid ones are status, triggered_by, session_id, since, until, error_code, text, mine, limit, cursor"
+        "Unknown query parameter 'agent'; the valid ones are status, triggered_by, session_id, since, until, "
+        "error_code, text, mine, limit, cursor"
     )
 
 
