@@ -1,7 +1,7 @@
 """Reads of execution rows."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -208,3 +208,8 @@ def database_now() -> datetime:
     """The database's clock."""
     now: datetime = FleetSettings.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=1)
     return now
+
+
+def of_other_agents(execution_ids: Collection[uuid.UUID], *, agent_id: int) -> set[uuid.UUID]:
+    """Those of the executions that are another agent's."""
+    return set(Execution.objects.filter(pk__in=execution_ids).exclude(agent=agent_id).values_list("pk", flat=True))

@@ -1,7 +1,7 @@
 """Reads of load: the meters of many agents, one agent's capacity."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -65,8 +65,9 @@ class SlotView:
     duration_seconds: int
 
 
-def slots_of(name: str, *, now: datetime) -> list[SlotView]:
+def slots_of(agent: Agent, *, now: datetime) -> list[SlotView]:
     """The agent's taken slots by number; raises `SlotsUnavailable`."""
+    holders = holders_for(agent)
     return sorted(
         (
             SlotView(
@@ -76,7 +77,7 @@ def slots_of(name: str, *, now: datetime) -> list[SlotView]:
                 message_preview=holder.message_preview,
                 duration_seconds=max(0, int((now - holder.taken_at).total_seconds())),
             )
-            for holder in holders_of(name)
+            for holder in holders
         ),
         key=lambda view: view.slot_number,
     )
@@ -85,6 +86,13 @@ def slots_of(name: str, *, now: datetime) -> list[SlotView]:
 def holders_of(name: str) -> list[Holder]:
     """Who holds the agent's slots, by number; raises `SlotsUnavailable`."""
     return slots.state(name).holders
+
+
+def holders_for(agent: Agent) -> list[Holder]:
+    """As `holders_of`; what a former agent of the name still holds is there without its message, which is not this owner's."""
+    holders = holders_of(agent.name)
+    former = backlog.of_other_agents([holder.execution_id for holder in holders], agent_id=agent.pk) if holders else set()
+    return [replace(holder, message_preview="") if holder.execution_id in former else holder for holder in holders]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +106,7 @@ class Load:
 
 def load_of(gate: Gate, *, now: datetime) -> Load:
     """The agent's load; raises `SlotsUnavailable`. The fleet is counted only where it has a cap."""
-    taken = slots_of(gate.agent.name, now=now)
+    taken = slots_of(gate.agent, now=now)
     running = 0 if gate.fleet_limit is None else slots.fleet_count()
     reason = limited_by(gate.agent, ceiling=gate.ceiling, fleet_limit=gate.fleet_limit, fleet_paused=gate.paused, fleet_count=running)
     return Load(slots=taken, queued=backlog.depths([gate.agent.pk]).get(gate.agent.pk, 0), limited_by=reason)

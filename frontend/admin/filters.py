@@ -16,6 +16,8 @@ from fleet.selectors import ceiling, living_agents
 
 #: Agents named beside a list; others are found by its search, or by the links of their own pages.
 NAMED = 50
+#: Of an id: what is longer fits in no column.
+MOST_DIGITS = 18
 
 
 def own_agents(request: HttpRequest) -> QuerySet[Agent]:
@@ -34,7 +36,7 @@ class OwnAgentFilter(admin.SimpleListFilter):
         """The first few by name, and the one that is chosen."""
         found = dict(own_agents(request).values_list("pk", "name")[:NAMED])
         value = self.value()
-        if value and value.isdecimal() and int(value) not in found:
+        if value and value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) not in found:
             found |= dict(own_agents(request).filter(pk=value).values_list("pk", "name"))
         return [(str(pk), name) for pk, name in found.items()]
 
@@ -43,7 +45,7 @@ class OwnAgentFilter(admin.SimpleListFilter):
         value = self.value()
         if value is None:
             return None
-        if not (value.isascii() and value.isdecimal()):
+        if not (value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS):
             raise IncorrectLookupParameters
         return queryset.filter(agent=int(value))
 

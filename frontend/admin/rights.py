@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ERROR_FLAG
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -62,8 +63,11 @@ class Served(admin.ModelAdmin):
         return self._changeform_view(request, object_id, form_url, extra_context)  # type: ignore[attr-defined]  # the stubs leave it out
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """Named after what it lists."""
-        return super().changelist_view(request, {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})})
+        """Named after what it lists; a number that no column holds is a wrong filter, which SQLite fails over."""
+        try:
+            return super().changelist_view(request, {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})})
+        except OverflowError:
+            return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
 
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any) -> HttpResponse | None:
         """What is no id of a row names no row; Django would fail over it."""

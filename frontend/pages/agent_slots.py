@@ -48,7 +48,7 @@ def board_of(principal: Principal, agent: Agent, *, limit: int) -> list[Place]:
     While the slot store can't be asked: those that the database knows to be taken, without leases, and no free ones.
     """
     try:
-        holders: list[Holder] | None = capacity.holders_of(agent.name)
+        holders: list[Holder] | None = capacity.holders_for(agent)
     except SlotsUnavailable:
         holders = None
     rows = _rows(agent, [holder.execution_id for holder in holders or []])

@@ -368,3 +368,13 @@ def test_superusers_make_users(signed_in: SignIn, superuser: User) -> None:
     new = {"username": "nina", "usable_password": "true", "password1": "nina-password", "password2": "nina-password"}
     assert signed_in(superuser).post("/admin/auth/user/add/", new).status_code == 302
     assert User.objects.get(username="nina").check_password("nina-password")
+
+
+@pytest.mark.parametrize("model", ["fleet/agent", "fleet/auditentry", "fleet/apikey", "fleet/share", "backlog/execution", "auth/user"])
+def test_addresses_that_nobody_types_break_no_list(signed_in: SignIn, superuser: User, model: str) -> None:
+    client = signed_in(superuser)
+    for name in ("q", "agent", "status", "source", "scope"):
+        for value in ("a\0", "9" * 20, "x" * 60_000):
+            assert client.get(f"/admin/{model}/", {name: value}).status_code < 500
+    picked = {"app_label": "fleet", "model_name": "share", "field_name": "user", "term": "a\0"}
+    assert client.get("/admin/autocomplete/", picked).status_code < 500

@@ -123,6 +123,9 @@ def test_what_a_deleted_agent_of_the_name_still_holds_can_be_released_but_not_re
     board = part_of(page_of(signed_in(owner), make_agent(name="again")), "slots")
     assert f'data-release="{held.id}"' in board
     assert "none of your business" not in board
+    assert "as the store shows it" not in board
+    told = signed_in(owner).get("/api/agents/again/capacity").json()
+    assert [(slot["execution_id"], slot["message_preview"]) for slot in told["slots"]] == [(str(held.id), "")]
     assert f"/executions/{held.id}/" not in board
 
 
