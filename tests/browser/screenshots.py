@@ -38,7 +38,7 @@ def _ask_to_clear(page: Page) -> None:
 
 
 def _ask_to_release(page: Page) -> None:
-    page.locator("[id^=release-]").first.click()
+    page.locator("[id^=release-]").last.click()
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
