@@ -37,7 +37,7 @@ ENDINGS = {
 }
 ERRORS = {
     "agent_error": "The agent answered 500: upstream model is overloaded",
-    "timeout": "The run took longer than its time limit of 900 s",
+    "timeout": "The run took longer than its time limit of 3600 s",
     "lease_lost": "The worker that carried the run went away",
     "cancelled": "Cancelled by olga",
 }
@@ -102,7 +102,10 @@ def main() -> None:
     _fill(Kind("xn--emoji", "🚀 " * 40, 1, running=1, waiting=2), hedda, now=now, chance=chance, messages=HOSTILE)
     _crowd(_person("fifty"), 50, now=now, chance=chance)
     _crowd(_person("thousand"), 1000, now=now, chance=chance)
-    CapacityManager().refill()
+    manager = CapacityManager()
+    manager.refill()
+    for _ in range(2):  # the first pass after a refill gives every holder a chance to renew
+        manager.reclaim_stale()
     print(json.dumps({"sessions": {user.username: _session(user) for user in User.objects.all()}, "executions": _telling()}))  # noqa: T201
 
 
@@ -194,7 +197,7 @@ class _Rows:
     def _row(self, **columns: Any) -> Execution:
         trigger, source = self.chance.choice(((Trigger.MANUAL, "olga"), (Trigger.MCP, "planner"), (Trigger.SCHEDULE, "every morning")))
         return Execution(
-            id=new_id(), agent=self.agent, agent_name=self.agent.name, message=self.chance.choice(self.messages), timeout_seconds=900,
+            id=new_id(), agent=self.agent, agent_name=self.agent.name, message=self.chance.choice(self.messages), timeout_seconds=3_600,
             triggered_by=trigger, source_name=source, submitted_by=self.agent.owner, dispatches=1,
             **columns,
         )  # fmt: skip
@@ -223,7 +226,7 @@ def _details(olga: User, now: datetime) -> None:
     )
     lost = Execution.objects.filter(agent_name="deploy-bot", error_code="", status=Status.SUCCESS).latest("completed_at")
     Execution.objects.filter(pk=lost.pk).update(
-        status=Status.FAILED, error_code="lease_lost", error=ERRORS["lease_lost"], slot_token=new_token(), slot_number=2
+        status=Status.FAILED, error_code="lease_lost", error=ERRORS["lease_lost"], slot_token=new_token(), slot_number=2, timeout_seconds=60
     )
     failed = Execution.objects.filter(agent__owner=olga, error_code="agent_error").latest("created_at")
     again = Execution.objects.filter(agent=failed.agent, created_at__gt=failed.created_at).earliest("created_at")

@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests import environment
 from tests.browser.ground import Ground
-from tests.browser.pages import ADMIN, CROWDS, DASHBOARD, PAGES, Shown, check_axe, check_frame, check_width, open_page
+from tests.browser.pages import ADMIN, CROWDS, DASHBOARD, PAGES, WAIT_MS, Shown, check_axe, check_frame, check_width, open_page
 
 LONG = bool(os.environ.get("TEST_LONG"))
 WIDTHS = (360, 768, 1440)
@@ -89,7 +89,49 @@ def test_a_page_is_sound_in_every_mode_at_every_width(shown: Shown, opened: Open
         for mode in MODES.values():
             page.emulate_media(**mode)
             check_frame(page)
-            check_axe(page, shown)
+            check_axe(page, shown, only=() if LONG or mode == MODES["light"] else COLOURS)
     for width in (320, 2560):
         page.set_viewport_size({"width": width, "height": 900})
         check_width(page)
+
+
+@pytest.mark.parametrize("shown", CROWDS if LONG else CROWDS[4:5], ids=str)
+def test_a_page_of_many_agents_is_drawn_as_far_as_it_is_read(shown: Shown, opened: Opened) -> None:
+    page = opened(shown)
+    assert page.evaluate("() => document.querySelectorAll('*').length") < MOST_ELEMENTS
+    check_frame(page)
+    page.keyboard.press("/")
+    if shown.path == "/":
+        field = page.get_by_role("searchbox", name="Search agents")
+        expect(field).to_be_focused()
+        field.fill(f"{shown.user}-0042")
+        expect(page.locator("tr[data-agent]")).to_have_count(1, timeout=WAIT_MS)
+    check_axe(page, shown)
+
+
+def test_a_session_that_is_over_is_said_with_a_way_back(ground: Ground, browser: Browser) -> None:
+    with ground.window(browser, "olga") as window:
+        page = window.new_page()
+        open_page(page, ground, DASHBOARD)
+        window.clear_cookies()
+        page.get_by_role("searchbox", name="Search agents").fill("res")
+        expect(page.get_by_role("alert").get_by_role("link", name="Sign in again")).to_be_visible(timeout=WAIT_MS)
+        check_frame(page)
+        check_axe(page, DASHBOARD)
+
+
+def test_while_the_store_is_away_what_runs_is_unknown_and_what_waits_is_known(ground: Ground, opened: Opened) -> None:
+    with ground.store_down():
+        for path, ready in (("/", "tr[data-agent=research]"), ("/agents/", "capacity-meter"), ("/agents/research/", "capacity-meter")):
+            shown = Shown("down", path, ready=ready)
+            page = opened(shown)
+            expect(page.locator("#unknown")).to_be_visible(timeout=WAIT_MS)
+            # The socket's word is the same as the server's.
+            expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=WAIT_MS)
+            assert page.get_by_text("Idle", exact=True).count() == 0
+            if path == "/":
+                expect(page.locator("#running")).to_have_text("unknown")
+                expect(page.locator("#queued")).to_have_text("17")
+                expect(page.locator("tr[data-agent=research] [data-cell=waiting]")).to_have_text("7")
+            check_frame(page)
+            check_axe(page, shown)
