@@ -32,11 +32,6 @@ def _open_keys(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
-def _ask_to_clear(page: Page) -> None:
-    page.locator("#clear").click()
-    expect(page.get_by_role("dialog")).to_be_visible()
-
-
 def _ask_to_release(page: Page) -> None:
     page.locator("[id^=release-]").last.click()
     expect(page.get_by_role("dialog")).to_be_visible()
@@ -108,10 +103,8 @@ SHOTS = (
     Shot("agent-paused", _page("paused", "/agents/translator/", "capacity-meter")),
     Shot("agent-over-limit", _page("over", "/agents/reviewer/", "capacity-meter")),
     Shot("agent-lost-slot", _page("lost", "/agents/deploy-bot/", "capacity-meter"), _ask_to_release),
-    Shot("agent-clear", _AGENT, _ask_to_clear),
     Shot("agent-phone", _AGENT, size=PHONE),
     Shot("executions-list", _RUNS),
-    Shot("executions-failed", _page("failed", "/executions/?status=failed", "[data-execution]")),
     Shot("executions-cancel-all", _page("waiting", "/executions/?status=queued", "[data-execution]"), _ask_to_cancel_all),
     Shot("executions-none", Shown("none", "/executions/", user="sten")),
     Shot("executions-phone", _RUNS, size=PHONE),
