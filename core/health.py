@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.urls import URLPattern
@@ -30,7 +30,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def _outcome(check: Callable[[], str]) -> str:
     try:
         return check()
-    except (DatabaseError, RedisError):
+    except (Error, RedisError):
         return "unreachable"
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import DatabaseError
+from django.db import Error
 
 from .threads import Threads
 
@@ -138,7 +138,7 @@ class Waiters:
         """The query's answer; None where the database gave none: it is asked again soon."""
         try:
             return await self._threads.query(query, keys)
-        except DatabaseError:
+        except Error:
             log.warning("waiters.query_failed", exc_info=True)
             return None
 

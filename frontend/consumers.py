@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db import DatabaseError
+from django.db import Error
 
 from core.redis import RedisError
 from core.threads import Threads
@@ -53,7 +53,7 @@ class CapacityConsumer(AsyncWebsocketConsumer):
             reader, visible, only = await self._threads.query(_admitted, self.scope)
         except Refused as refusal:
             return await self.close(refusal.code)
-        except (DatabaseError, RedisError):
+        except (Error, RedisError):
             return await self.close(CloseCode.TRY_AGAIN_LATER)
         outbox = Outbox(send=self.base_send, close=self.close_quietly)
         self._socket = Socket(reader=reader, visible=visible, only=only, outbox=outbox, close=self.close_quietly)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 import structlog
-from django.db import DatabaseError
+from django.db import Error
 
 from core.lifespan import in_background
 from core.threads import Threads
@@ -93,7 +93,7 @@ class ExecutionRelay:
         self._rights_wanted.set()
 
     async def page_behind(self, execution_id: uuid.UUID, after: int) -> Page | None:
-        """The next entries of its log: one read for all who ask for the same meanwhile. Raises `DatabaseError`."""
+        """The next entries of its log: one read for all who ask for the same meanwhile. Raises `django.db.Error`."""
         key = execution_id, after
         reading = self._reads.get(key)
         if reading is None:
@@ -133,7 +133,7 @@ class ExecutionRelay:
     async def _look(self, execution_ids: list[uuid.UUID]) -> None:
         try:
             found = await self._threads.query(looks_at, execution_ids)
-        except DatabaseError as error:
+        except Error as error:
             log.warning("execution_relay.blind", reason=str(error))
             return
         for one in execution_ids:
@@ -164,7 +164,7 @@ class ExecutionRelay:
         watchers = [one for watchers in self._watchers.values() for one in watchers]
         try:
             readable = await self._threads.query(still_readable, [(one.reader, one.agent_id) for one in watchers])
-        except DatabaseError as error:
+        except Error as error:
             log.warning("execution_relay.rights_unknown", reason=str(error))
             return
         for one in watchers:

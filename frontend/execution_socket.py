@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db import DatabaseError
+from django.db import Error
 
 from core.redis import RedisError
 from core.threads import Threads
@@ -52,7 +52,7 @@ class ExecutionConsumer(AsyncWebsocketConsumer):
             reader, agent_id, self._after = await self._threads.query(_admitted, self.scope, execution_id)
         except Refused as refusal:
             return await self.close(refusal.code)
-        except (DatabaseError, RedisError):
+        except (Error, RedisError):
             return await self.close(CloseCode.TRY_AGAIN_LATER)
         self._watcher = Watcher(execution_id=execution_id, agent_id=agent_id, reader=reader, close=self.stop)
         self._relay.join(self._watcher)
@@ -121,7 +121,7 @@ class ExecutionConsumer(AsyncWebsocketConsumer):
             while self._after < look.last and (page := await self._relay.page_behind(watcher.execution_id, self._after)):
                 await self._send(page.frame)
                 self._after = page.last
-        except DatabaseError:
+        except Error:
             await asyncio.sleep(AGAIN_SECONDS)
             return False
         return True

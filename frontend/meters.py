@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db import DatabaseError
+from django.db import Error
 
 from capacity import selectors, slots
 from core.errors import Unavailable
@@ -14,7 +14,7 @@ from fleet.selectors import living_agents
 from .frames import Value
 
 #: What a read raises while a store can't be asked.
-UNREADABLE = (Unavailable, DatabaseError, RedisError)
+UNREADABLE = (Unavailable, Error, RedisError)
 
 
 @dataclass(frozen=True, kw_only=True)

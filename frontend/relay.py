@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
 import structlog
-from django.db import DatabaseError
+from django.db import Error
 
 from core.lifespan import in_background
 from core.threads import Threads
@@ -226,7 +226,7 @@ class Relay:
     async def _unknown(self, names: set[str]) -> dict[str, Value]:
         try:
             return await self._threads.query(meters.unknown_values_of, names)
-        except DatabaseError:
+        except Error:
             return {name: self._shown.get(name, NOTHING_KNOWN) | {"active": None} for name in names}
 
     # -- Compare and rights --------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Relay:
         readers = {socket.reader for socket in self._sockets}
         try:
             names = await self._threads.query(still_reading, readers)
-        except DatabaseError as error:
+        except Error as error:
             log.warning("relay.rights_unknown", reason=str(error))
             return
         self._sets = {}

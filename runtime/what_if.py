@@ -79,6 +79,8 @@ _working = Lock()
 def answer_to(question: Question) -> Answer:
     """The answer, at most `KEPT_SECONDS` old. Raises `Throttled` while other replays keep this process busy."""
     key = (question, _newest(question.agent_id))
+    if (known := _answers.find(key)) is not None:
+        return known
     if not _working.acquire(timeout=PATIENCE_SECONDS):
         raise Throttled(seconds=PATIENCE_SECONDS)
     try:

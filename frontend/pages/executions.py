@@ -87,7 +87,7 @@ def execution_rows(request: HttpRequest) -> HttpResponse:
     shown = {row.pk: row for row in _lean(executions_for(principal).filter(pk__in=ids))}
     matched = _matching(principal, filters)
     if ids:
-        matched = matched.filter(created_at__gt=Subquery(Execution.objects.filter(pk=ids[0]).values("created_at")[:1]))
+        matched = matched.filter(created_at__gt=Subquery(executions_for(principal).filter(pk=ids[0]).order_by().values("created_at")[:1]))
     newer = matched.order_by()[: MOST_NEW + 1].count() if request.GET.get("newest") == "1" else 0
     rows = [_row(principal, shown[one]) for one in ids if one in shown]
     return render(request, "frontend/_executions.html", {"rows": rows, "newer": newer, "most": MOST_NEW})

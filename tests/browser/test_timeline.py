@@ -1,6 +1,7 @@
 """The timeline as a person uses it: lanes that fill while tasks run, moved and read by pointer and by keys alone."""
 
-from typing import Any
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -10,18 +11,15 @@ from tests.flows.submitting import submit
 from tests.stack import Stack
 
 WAIT_MS = 20_000
-#: Pans for some seconds, a step a frame, and tells the longest task that the page had and the frames that it drew.
+#: Pans for some seconds, a step a frame, and tells how many frames it drew.
 PAN = """async (seconds) => {
   const plot = document.querySelector("[data-part=plot]");
-  const tasks = [], observer = new PerformanceObserver((list) => tasks.push(...list.getEntries().map((entry) => entry.duration)));
-  observer.observe({type: "longtask"});
   let frames = 0;
   for (const began = performance.now(); performance.now() - began < seconds * 1000; frames += 1) {
     await new Promise(requestAnimationFrame);
     plot.dispatchEvent(new WheelEvent("wheel", {bubbles: true, cancelable: true, shiftKey: true, deltaY: frames % 100 < 50 ? -30 : 30}));
   }
-  observer.disconnect();
-  return {frames, worst: Math.max(0, ...tasks)};
+  return frames;
 }"""
 
 
@@ -81,7 +79,22 @@ def test_what_is_in_view_is_in_the_address_and_moves_smoothly(timeline: Page) ->
     page.get_by_role("application").press("End")
     page.wait_for_url(lambda url: "at=" not in url and "span=60" in url, timeout=WAIT_MS)
 
-    panned: dict[str, Any] = page.evaluate(PAN, 3)
-    # A machine that runs all the tests beside it is no place to measure: benchmarks/ does.
-    assert panned["frames"] > 10
-    assert panned["worst"] < 500
+    # How long a task takes is measured in benchmarks/: a machine that runs all the tests beside it is no place to.
+    assert page.evaluate(PAN, 3) > 10
+
+
+@pytest.fixture
+def clock_ahead(page: Page) -> None:
+    """The browser's clock three hours ahead of the server's."""
+    page.add_init_script("const real = Date.now; Date.now = () => real() + 3 * 3_600_000;")
+
+
+def test_a_browser_whose_clock_is_hours_ahead_is_shown_the_servers_present(clock_ahead: None, timeline: Page) -> None:
+    expect(timeline.locator("#timeline-summary")).to_contain_text("From")
+    expect(timeline.get_by_role("button", name="Live", exact=True)).to_have_attribute("aria-pressed", "true")
+    asked = timeline.evaluate(
+        "performance.getEntriesByType('resource').map((entry) => entry.name).filter((url) => url.includes('/api/timeline'))"
+    )
+    begins = [datetime.fromisoformat(parse_qs(urlsplit(url).query)["from"][0]) for url in asked]
+    assert begins
+    assert max(begins) < datetime.now(UTC)

@@ -136,11 +136,15 @@ def test_the_queries_are_as_many_for_many_rows(ask: Ask, remember: Any) -> None:
     assert counts[0] == counts[1] <= 10
 
 
-def test_while_other_replays_keep_the_process_busy_it_is_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_other_replays_keep_the_process_busy_what_is_not_known_is_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(what_if, "PATIENCE_SECONDS", 0.01)
+    what_if._answers.kept.clear()
     with what_if._working:
         answer = ask()
     assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (429, "throttled", "1")
+    worked_out = ask().json()
+    with what_if._working:
+        assert ask().json() == worked_out
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,11 @@ async function call(method, path, body, headers = {}) {
   }).catch(() => {
     throw new Refused(0, { detail: "The server can't be reached. Check the connection and try again." });
   });
-  const answer = response.status === 204 ? {} : await response.json().catch(() => ({}));
+  const answer = response.status === 204 ? {} : await response.json().catch(() => null);
   if (response.status === 401) signedOut();
-  if (!response.ok) throw new Refused(response.status, answer);
+  if (!response.ok) throw new Refused(response.status, answer ?? {});
+  // Cut off on its way, or another server's: whether it was done isn't known.
+  if (answer === null) throw new Refused(0, { detail: "The server's answer could not be read. Check the connection and try again." });
   tags.set(answer, response.headers.get("ETag"));
   return answer;
 }

@@ -51,15 +51,18 @@ export class Renewal extends EventTarget {
   async now() {
     window.clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#running) await this.#running;
+    while (this.#running) await this.#running.catch(() => undefined);
     if (this.#over || document.querySelector("dialog[open]")) {
       this.#due = true;
       return;
     }
     this.#due = false;
     this.#running = this.#renew();
-    await this.#running;
-    this.#running = null;
+    try {
+      await this.#running;
+    } finally {
+      this.#running = null;
+    }
     if (this.#due) this.soon();
   }
 

@@ -53,7 +53,7 @@ class Timeline {
     this.store = store;
     const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`[data-part=${name}]`));
     this.part = part;
-    this.history = new History(root.dataset.agent ?? "");
+    this.history = new History(root.dataset.agent ?? "", Number(root.dataset.now) * 1000 || undefined);
     this.view = new View(() => this.history.now, new URLSearchParams(location.search));
     this.#spans = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("button[data-span]")]);
     this.#live = /** @type {HTMLElement} */ (root.querySelector("[data-act=live]"));

@@ -35,10 +35,12 @@ export class History extends EventTarget {
   truncated = false;
   busy = false;
 
-  /** @param {string} agent narrows it to one agent; "": all */
-  constructor(agent = "") {
+  /** @param {string} agent narrows it to one agent; "": all @param {number} now the server's, in ms */
+  constructor(agent = "", now = Date.now()) {
     super();
     this.agent = agent;
+    // The browser's clock may be hours off: a span that begins in the server's future would be refused.
+    this.#ahead = now - Date.now();
   }
 
   /** The server's now. */
