@@ -79,6 +79,11 @@ def test_the_list_moves_without_a_request_and_its_controls_change_what_they_say(
     agent_server.let_go()
     expect(used).to_have_text("0/3", timeout=WAIT_MS)
     expect(health).to_have_text("Idle")
+    # News of a pause that comes while the fleet's is asked for: nothing was done to the agent itself.
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<button id=pause-all disabled></button>')")
+    assert api.post(f"/api/agents/{agent}/pause/").status_code == httpx.codes.OK
+    expect(row.locator("[data-cell=limited]")).to_have_text("Fleet paused", timeout=WAIT_MS)
+    expect(row.get_by_role("button", name=f"Pause {agent}")).to_be_visible()
     # The browser itself reports answers that are refusals.
     assert [error.split("status of ")[1][:3] for error in console_errors] == ["412", "400"]
     console_errors.clear()

@@ -85,7 +85,9 @@ function write(row, cell, text) {
 function showPause(row, paused) {
   const place = /** @type {HTMLElement} */ (row.querySelector("[data-cell=limited]"));
   const said = /paused/i.test(place.textContent ?? "");
-  const fleet = document.getElementById("fleet-paused")?.hidden === false;
+  const all = /** @type {HTMLButtonElement | null} */ (document.getElementById("pause-all"));
+  // The socket tells of the fleet's pause before the request for it is answered.
+  const fleet = document.getElementById("fleet-paused")?.hidden === false || all?.disabled === true;
   if (paused) {
     if (!said) place.dataset.else = place.textContent ?? "";
     place.textContent = fleet ? "Fleet paused" : "Paused";
