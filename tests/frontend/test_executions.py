@@ -19,7 +19,7 @@ from pytest_django import DjangoAssertNumQueries
 from backlog.models import Execution, Status
 from capacity.manager import CapacityManager
 from core.ids import new_id, new_token
-from fleet.models import Agent, Share
+from fleet.models import Agent, FleetSettings, Share
 
 pytestmark = pytest.mark.django_db
 
@@ -188,8 +188,25 @@ def test_one_in_line_says_why_it_waits_and_can_be_cancelled(signed_in: SignIn, o
     paused = make_agent(paused=True)
     text = signed_in(owner).get(f"/executions/{submitted(paused).pk}/work/").text
     assert "at place <strong>1</strong>" in text
-    assert "is paused" in text
+    assert "its agent is paused" in text
     assert 'id="cancel"' in text
+
+
+def test_one_in_line_says_that_it_is_the_whole_fleet_that_is_paused(signed_in: SignIn, owner: User, agent: Agent) -> None:
+    FleetSettings.objects.update(paused=True)
+    text = signed_in(owner).get(f"/executions/{submitted(agent).pk}/work/").text
+    assert "the whole fleet is paused" in text
+    assert "its agent is paused" not in text
+
+
+def test_one_cancelled_by_somebody_is_not_shown_as_an_error(signed_in: SignIn, owner: User, agent: Agent) -> None:
+    row = submitted(agent, Status.CANCELLED, error_code="cancelled")
+    client = signed_in(owner)
+    assert "error-heading" not in client.get(f"/executions/{row.pk}/").text
+    why = submitted(agent, Status.CANCELLED, error_code="cancelled", error="Too late")
+    text = client.get(f"/executions/{why.pk}/").text
+    assert "Too late" in text
+    assert "<code>cancelled</code>" not in text
 
 
 def test_what_people_and_agents_wrote_is_text_and_nothing_else(signed_in: SignIn, owner: User, agent: Agent) -> None:
