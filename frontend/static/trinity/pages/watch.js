@@ -4,7 +4,8 @@ import { EventStream } from "../elements/event-stream.js";
 import { ExecutionSocket } from "../state/execution-socket.js";
 
 const WAITS = /** @type {Record<string, string>} */ ({
-  paused: "paused", session: "another one of its session comes first", fleet: "the whole fleet is at its cap", ceiling: "at the ceiling of all limits",
+  paused: "its agent, or the whole fleet, is paused", session: "another one of its session comes first",
+  fleet: "the whole fleet is at its cap", ceiling: "at the ceiling of all limits",
   slot: "for a free slot", worker: "for a worker to take it",
 });
 const LINES = /** @type {Record<string, string>} */ ({
