@@ -122,7 +122,12 @@ def start(stack: Stack) -> Iterator[Start]:
     def started(*arguments: str, stdout: int) -> subprocess.Popen[bytes]:
         argv = tethered([sys.executable, "manage.py", "slots", *arguments])
         env = stack.env | {"TERM": "xterm", "COLUMNS": "120"}
-        running.append(subprocess.Popen(argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stdout))
+        # Tests that a shell started in its background ignore this signal, and so would what they start.
+        inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            running.append(subprocess.Popen(argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stdout))
+        finally:
+            signal.signal(signal.SIGINT, inherited)
         return running[-1]
 
     yield started
