@@ -292,6 +292,8 @@ class Stack:
             "REDIS_URL": self._store.url,
             "TRINITY_CORS_ORIGINS": f"http://127.0.0.1:{self.other_port}",
             "TRINITY_DATA_DIR": str(self.directory),
+            # All tests of a process sign in as the same few people, from one address.
+            "TRINITY_LOGIN_RATE": "1000/min",
         }
         return inherited | own | self._database.env | CLOCKS | self._extra
 
