@@ -72,7 +72,7 @@ class Proxy:
 
     def close(self) -> None:
         """End it."""
-        self.stop()
+        self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(COMMAND_SECONDS)
         self._loop.close()
@@ -102,16 +102,25 @@ class Proxy:
         self._open.set()
         await self._cut()
 
+    async def _end(self) -> None:
+        await self._stop()
+        # A connection that was accepted just now begins, and one that was aborted ends, in the loop's next rounds.
+        for _ in range(5):
+            await asyncio.sleep(0)
+            await self._cut()
+
     async def _cut(self) -> None:
         links = list(self._links)
         for link in links:
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
 
-    async def _linked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = asyncio.ensure_future(self._link(reader, writer))
+    def _linked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = self._loop.create_task(self._link(reader, writer))
         self._links.add(link)
         link.add_done_callback(self._links.discard)
+        # One that is cut before it has begun never comes to its own end.
+        link.add_done_callback(lambda _: writer.transport.abort())
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_writer: asyncio.StreamWriter | None = None
