@@ -27,9 +27,9 @@ urlpatterns = [
     *both("account/keys/<int:key_id>/", account.revoke_key, name="account-key-revoke"),
     *both("agents/", agents, name="agent-list"),
     *both("agents/<str:name>/", agent, name="agent-detail"),
-    *both("agents/<str:name>/work/", agent_work, name="agent-work"),
+    *both("agents/<str:name>/parts/", agent_work, name="agent-work"),
     *both("executions/", executions, name="execution-list"),
     *both("executions/rows/", execution_rows, name="execution-rows"),
     *both("executions/<uuid:execution_id>/", execution, name="execution-detail"),
-    *both("executions/<uuid:execution_id>/work/", execution_work, name="execution-work"),
+    *both("executions/<uuid:execution_id>/parts/", execution_work, name="execution-work"),
 ]

@@ -29,11 +29,13 @@ from django.contrib.auth.models import User
 from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection, connections
 from django.db.models.signals import post_migrate
+from django.test import Client
 from playwright.sync_api import BrowserType, Page
 from pytest_django import DjangoDbBlocker
 from rest_framework.test import APIClient
 
 from backlog.models import Execution
+from capacity.manager import CapacityManager
 from core.embedded_store import free_port
 from core.redis import client as redis_client
 from fleet import tokens
@@ -249,6 +251,19 @@ def age_row() -> Callable[[Execution, float], Execution]:
 def age_slot(valkey: redis.Redis) -> Callable[[str, object, float], None]:
     """`age_slot(name, execution_id, seconds)`: the agent's slot as it would stand after `seconds` more."""
     return partial(ageing.age_slot, valkey)
+
+
+@pytest.fixture
+def signed_in(valkey: redis.Redis) -> Callable[[User], Client]:
+    """Makes browsers in which a user is signed in; the slot store is open."""
+    CapacityManager().rebuild()
+
+    def make(user: User) -> Client:
+        client = Client(raise_request_exception=False)
+        client.force_login(user)
+        return client
+
+    return make
 
 
 # -- Whole systems ---------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_a_renewal_keeps_what_is_open_focused_and_typed_comes_once_for_a_burst_a
     until(lambda: agent_server.active == 1)
     page = opened(agent)
     renewals: list[str] = []
-    page.on("request", lambda request: renewals.append(request.url) if "/work/" in request.url else None)
+    page.on("request", lambda request: renewals.append(request.url) if "/parts/" in request.url else None)
     page.locator("#changes summary").click()
     page.locator("#submit-message").fill("half a thought")
     page.locator(f"#cancel-{held}").focus()

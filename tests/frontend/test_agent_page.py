@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import redis
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
@@ -17,7 +16,6 @@ from django.utils import timezone
 from backlog.models import Execution, Status
 from capacity import slots
 from capacity.leases import Lease
-from capacity.manager import CapacityManager
 from core.ids import new_id, new_token
 from fleet import audit
 from fleet.models import Agent, FleetSettings, Share
@@ -31,19 +29,6 @@ pytestmark = pytest.mark.django_db
 SignIn = Callable[[User], Client]
 #: A name that breaks out of whatever doesn't escape it, and one that turns its line around.
 HOSTILE = '"><script>alert(1)</script>&amp;\u202e\u05d0 👩\u200d🔬'
-
-
-@pytest.fixture
-def signed_in(valkey: redis.Redis) -> SignIn:
-    """Makes browsers in which a user is signed in; the slot store is open."""
-    CapacityManager().rebuild()
-
-    def make(user: User) -> Client:
-        client = Client(raise_request_exception=False)
-        client.force_login(user)
-        return client
-
-    return make
 
 
 def submitted(agent: Agent, **columns: Any) -> Execution:
@@ -271,7 +256,7 @@ def test_a_renewal_brings_each_part_once_and_the_past_only_when_asked(signed_in:
     client = signed_in(owner)
     whole = page_of(client, agent)
     for query, spent in (("", False), ("?past", True)):
-        text = client.get(f"/agents/{agent.name}/work/{query}").text
+        text = client.get(f"/agents/{agent.name}/parts/{query}").text
         ids = re.findall(r'<\w+[^>]* id="([a-z]+)"[^>]* data-part', text)
         assert ids == ["health", "capacity", "slots", "backlog", *(["spent"] if spent else []), "recent"]
         assert "<form" not in text
@@ -288,7 +273,7 @@ def test_a_page_and_its_renewal_cost_the_same_queries_however_much_there_is(
             submitted(agent, submitted_by=owner)
             audit.record(Principal.of_user(owner), "paused", agent=agent, before=False, after=True)
         remember_runs(agent, [20.0] * 8 * count)
-    for path, most in (("/agents/{}/", 19), ("/agents/{}/work/", 17)):
+    for path, most in (("/agents/{}/", 19), ("/agents/{}/parts/", 17)):
         counts = []
         for agent in (little, much):
             with CaptureQueriesContext(
@@ -301,8 +286,8 @@ def test_a_page_and_its_renewal_cost_the_same_queries_however_much_there_is(
 
 
 def test_a_renewal_after_the_session_ended_leads_to_sign_in(client: Client, agent: Agent) -> None:
-    answer = client.get(f"/agents/{agent.name}/work/")
-    assert (answer.status_code, answer["Location"]) == (302, f"/login/?next=/agents/{agent.name}/work/")
+    answer = client.get(f"/agents/{agent.name}/parts/")
+    assert (answer.status_code, answer["Location"]) == (302, f"/login/?next=/agents/{agent.name}/parts/")
 
 
 # -- What people write -----------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from backlog.models import Execution, Status
 from backlog.occupancy import longest_wait, slots_used
-from capacity.manager import CapacityManager
 from core.ids import new_token
 from fleet.models import Agent, FleetSettings, Share
 from frontend.agent_search import parse
@@ -23,19 +22,6 @@ pytestmark = pytest.mark.django_db
 
 SignIn = Callable[[User], Client]
 MakeAgent = Callable[..., Agent]
-
-
-@pytest.fixture
-def signed_in(valkey: redis.Redis) -> SignIn:
-    """Makes browsers in which a user is signed in; the slot store is open."""
-    CapacityManager().rebuild()
-
-    def make(user: User) -> Client:
-        client = Client(raise_request_exception=False)
-        client.force_login(user)
-        return client
-
-    return make
 
 
 def execution(agent: Agent, **columns: object) -> Execution:

@@ -10,14 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import redis
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from backlog.models import Execution, Status
-from capacity.manager import CapacityManager
 from core.ids import new_id, new_token
 from fleet.models import Agent, FleetSettings, Share
 
@@ -25,19 +23,6 @@ pytestmark = pytest.mark.django_db
 
 SignIn = Callable[[User], Client]
 NASTY = "<img src=x onerror=alert(1)> مرحبا 🎉 \"' & </pre><script>"
-
-
-@pytest.fixture
-def signed_in(valkey: redis.Redis) -> SignIn:
-    """Makes browsers in which a user is signed in; the slot store is open."""
-    CapacityManager().rebuild()
-
-    def make(user: User) -> Client:
-        client = Client(raise_request_exception=False)
-        client.force_login(user)
-        return client
-
-    return make
 
 
 def submitted(agent: Agent, status: str = Status.QUEUED, *, ago: float = 0, **columns: Any) -> Execution:
@@ -60,7 +45,7 @@ def shown(text: str) -> list[uuid.UUID]:
 
 # -- The list --------------------------------------------------------------------------------------------------------
 def test_strangers_are_sent_to_sign_in_from_every_page(client: Client) -> None:
-    for path in ("/executions/", "/executions/rows/", f"/executions/{new_id()}/", f"/executions/{new_id()}/work/"):
+    for path in ("/executions/", "/executions/rows/", f"/executions/{new_id()}/", f"/executions/{new_id()}/parts/"):
         assert client.get(path)["Location"].startswith("/login/?next=/executions/")
 
 
@@ -186,7 +171,7 @@ def test_the_page_of_one_shows_its_course_its_result_and_what_it_is_related_to(s
 
 def test_one_in_line_says_why_it_waits_and_can_be_cancelled(signed_in: SignIn, owner: User, make_agent: Callable[..., Agent]) -> None:
     paused = make_agent(paused=True)
-    text = signed_in(owner).get(f"/executions/{submitted(paused).pk}/work/").text
+    text = signed_in(owner).get(f"/executions/{submitted(paused).pk}/parts/").text
     assert "at place <strong>1</strong>" in text
     assert "its agent is paused" in text
     assert 'id="cancel"' in text
@@ -194,7 +179,7 @@ def test_one_in_line_says_why_it_waits_and_can_be_cancelled(signed_in: SignIn, o
 
 def test_one_in_line_says_that_it_is_the_whole_fleet_that_is_paused(signed_in: SignIn, owner: User, agent: Agent) -> None:
     FleetSettings.objects.update(paused=True)
-    text = signed_in(owner).get(f"/executions/{submitted(agent).pk}/work/").text
+    text = signed_in(owner).get(f"/executions/{submitted(agent).pk}/parts/").text
     assert "the whole fleet is paused" in text
     assert "its agent is paused" not in text
 
@@ -243,7 +228,7 @@ def test_one_of_others_answers_as_one_that_is_not_there(signed_in: SignIn, stran
     client, row = signed_in(stranger), submitted(agent)
     for known, unknown in (
         (f"/executions/{row.pk}/", f"/executions/{new_id()}/"),
-        (f"/executions/{row.pk}/work/", f"/executions/{new_id()}/work/"),
+        (f"/executions/{row.pk}/parts/", f"/executions/{new_id()}/parts/"),
     ):
         hidden, missing = client.get(known), client.get(unknown)
         assert hidden.status_code == missing.status_code == 404

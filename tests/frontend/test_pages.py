@@ -10,26 +10,12 @@ from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
 from backlog.models import Execution, Status
-from capacity.manager import CapacityManager
 from core.embedded_store import free_port
 from fleet.models import Agent, Share
 
 pytestmark = pytest.mark.django_db
 
 SignIn = Callable[[User], Client]
-
-
-@pytest.fixture
-def signed_in(valkey: redis.Redis) -> SignIn:
-    """Makes browsers in which a user is signed in; the slot store is open."""
-    CapacityManager().rebuild()
-
-    def make(user: User) -> Client:
-        client = Client(raise_request_exception=False)
-        client.force_login(user)
-        return client
-
-    return make
 
 
 def submitted(agent: Agent, **columns: object) -> Execution:
@@ -39,7 +25,7 @@ def submitted(agent: Agent, **columns: object) -> Execution:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/dashboard/oldest-wait/", "/agents/", "/agents/a/", "/agents/a/work/", "/account/", "/account/changed/"]
+    "path", ["/", "/dashboard/oldest-wait/", "/agents/", "/agents/a/", "/agents/a/parts/", "/account/", "/account/changed/"]
 )
 def test_a_stranger_is_sent_to_sign_in_and_back(client: Client, path: str) -> None:
     answer = client.get(path)
@@ -129,7 +115,7 @@ def test_while_the_slot_store_does_not_answer_meters_are_unknown_and_the_page_sa
         assert '<p class="notice notice--bad" id="unknown">' in answer.text
 
 
-@pytest.mark.parametrize("path", ["/agents/{name}/", "/agents/{name}/work/", "/agents/nobody/", "/agents/%00/", "/nowhere"])
+@pytest.mark.parametrize("path", ["/agents/{name}/", "/agents/{name}/parts/", "/agents/nobody/", "/agents/%00/", "/nowhere"])
 def test_what_is_not_yours_answers_like_what_is_not_there(signed_in: SignIn, agent: Agent, stranger: User, path: str) -> None:
     answer = signed_in(stranger).get(path.format(name=agent.name))
     assert answer.status_code == 404
